@@ -6,7 +6,6 @@ use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
 
 use cap_std::fs::{Dir, OpenOptions, OpenOptionsExt};
 use rustix::fs::{Mode, OFlags};
@@ -36,8 +35,6 @@ pub struct AttachmentFolder {
     path: PathBuf,
     /// The folder's name in the workspace.
     name: &'static str,
-    /// Opened as soon as the workspace exists.
-    folder: OnceLock<Dir>,
 }
 
 /// The result of saving a message's files.
@@ -49,26 +46,23 @@ pub struct SavedFiles {
 }
 
 impl AttachmentFolder {
-    /// Opens a workspace. A workspace that does not exist yet (before the first start) is opened on first use.
+    /// Checks a workspace, which need not exist yet (before the first start). Each use opens it anew, since it may be replaced.
     ///
     /// # Errors
     /// The path is not a folder, or cannot be read.
     pub fn open(workspace: &Path, name: &'static str) -> io::Result<Self> {
-        let files = Self { path: workspace.to_owned(), name, folder: OnceLock::new() };
+        let files = Self { path: workspace.to_owned(), name };
         match files.workspace() {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
             _ => Ok(files),
         }
     }
 
-    fn workspace(&self) -> io::Result<&Dir> {
-        if let Some(folder) = self.folder.get() {
-            return Ok(folder);
-        }
+    fn workspace(&self) -> io::Result<Dir> {
         // A folder opened by cap-std cannot be synced.
         let flags = OFlags::DIRECTORY.bits() as i32;
         let folder = std::fs::OpenOptions::new().read(true).custom_flags(flags).open(&self.path)?;
-        Ok(self.folder.get_or_init(|| Dir::from_std_file(folder)))
+        Ok(Dir::from_std_file(folder))
     }
 
     /// Saves the files of a message as `FOLDER/SESSION/MESSAGE/NAME`, and the removed part of its text, `cut`, beside them.
@@ -88,7 +82,7 @@ impl AttachmentFolder {
             return Ok(SavedFiles::default());
         }
         let names = [self.name.to_owned(), hash(session.as_str(), 16), hash(message_key, 12)];
-        let mut folder = self.workspace()?.try_clone()?;
+        let mut folder = self.workspace()?;
         for name in &names {
             folder = open_subfolder(&folder, name)?;
         }
@@ -165,25 +159,18 @@ fn write_file(folder: &Dir, name: &str, bytes: &[u8]) -> io::Result<()> {
 fn is_same(folder: &Dir, name: &str, bytes: &[u8]) -> io::Result<bool> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let Ok(file) = rustix::fs::openat(folder, name, flags, Mode::empty()) else { return Ok(false) };
-    let mut file = File::from(file);
+    let file = File::from(file);
     let metadata = file.metadata()?;
     if !metadata.is_file() || metadata.len() != bytes.len() as u64 {
         return Ok(false);
     }
-    let mut rest = bytes;
-    let mut buffer = [0; 16 * 1024];
-    loop {
-        let count = file.read(&mut buffer)?;
-        match rest.split_at_checked(count) {
-            Some((expected, after)) if count > 0 && expected == &buffer[..count] => rest = after,
-            Some(_) if count == 0 => break,
-            _ => return Ok(false),
-        }
-    }
-    if rest.is_empty() {
+    let mut held = Vec::with_capacity(bytes.len());
+    (&file).take(metadata.len()).read_to_end(&mut held)?;
+    let is_same = held == bytes;
+    if is_same {
         file.sync_all()?;
     }
-    Ok(rest.is_empty())
+    Ok(is_same)
 }
 
 /// Makes a sender's file name safe: no folders, no characters that a shell or a file system interprets, no leading dots or dashes.
@@ -301,6 +288,15 @@ mod tests {
         assert_eq!(fs::read_dir(home.path().join(&folder)).unwrap().count(), 5);
         assert_ne!(files.save(&session, "<2@x> a@x.org", &mail, "> old").unwrap(), saved);
         assert_eq!(files.save(&session, "none", &[], "").unwrap(), SavedFiles::default());
+
+        // A workspace that was replaced meanwhile gets the next files.
+        let workspace = home.path().join("workspace");
+        fs::create_dir(&workspace).unwrap();
+        let files = AttachmentFolder::open(&workspace, "mail").unwrap();
+        fs::rename(&workspace, home.path().join("old")).unwrap();
+        fs::create_dir(&workspace).unwrap();
+        let saved = files.save(&session, "<3@x> a@x.org", &mail, "").unwrap();
+        assert_eq!(fs::read(workspace.join(&saved.attachments[0].path)).unwrap(), b"one");
     }
 
     #[test]

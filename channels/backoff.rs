@@ -1,16 +1,20 @@
 //! Waits before retries.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use uuid::Uuid;
 
 /// The waits between attempts of one delivery; after the last wait the delivery fails for good.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RetryTable(Vec<Duration>);
+pub struct RetryTable(Cow<'static, [Duration]>);
+
+/// The table of channels whose deliveries fail only if the gateway's own store does: one more attempt after a second.
+pub static ONE_RETRY: RetryTable = RetryTable(Cow::Borrowed(&[Duration::from_secs(1)]));
 
 impl RetryTable {
     pub fn new(waits: Vec<Duration>) -> Self {
-        Self(waits)
+        Self(Cow::Owned(waits))
     }
 
     /// Returns the wait after the `tries`-th failure (1 for the first), or `None` after the last attempt.

@@ -185,6 +185,11 @@ impl BodyShare {
         Poll::Pending
     }
 
+    /// Returns true if the sender is authenticated.
+    pub fn is_proven(&self) -> bool {
+        self.0.budget.state.lock().phase(self.0.id) == Phase::Proven
+    }
+
     /// Marks the sender as authenticated. The budget never ends such a body to make room.
     pub fn proven(&self) {
         self.change(Phase::Proven);

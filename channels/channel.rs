@@ -7,14 +7,16 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tokio_util::sync::CancellationToken;
 
-use crate::backoff::RetryTable;
+use crate::backoff::{ONE_RETRY, RetryTable};
 use crate::event::EventSource;
 use crate::finding::Finding;
 use crate::inbox::{Inbox, Refusal};
 use crate::message::OutboundMessage;
 
-/// What the channel manager does with a message after an interrupted delivery whose outcome is unknown.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// What the channel manager does with a message after an interrupted delivery whose outcome is unknown. The store keeps the word of a
+/// variant in the column `outbox.resend` and compares it in SQL, so a renamed variant must keep its word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 pub enum Resend {
     /// Send again under the same id: the receiver knows our ids and drops a second copy.
     SameId,
@@ -33,6 +35,9 @@ pub struct ChannelContext {
     pub shutdown: CancellationToken,
     /// The channel calls it once it receives messages (connected, logged in). The call resets the supervisor's backoff.
     pub started: Arc<dyn Fn() + Send + Sync>,
+    /// A started channel calls it with the reason when it does not receive, or not from everywhere, and with `None` when it receives
+    /// again.
+    pub impaired: Arc<dyn Fn(Option<String>) + Send + Sync>,
 }
 
 /// The reason why receiving did not start or stopped. The supervisor restarts the channel after growing waits.
@@ -115,11 +120,17 @@ pub trait Channel: Send + Sync + 'static {
     fn resend(&self) -> Resend;
 
     /// Returns the waits between the attempts of a delivery.
-    fn retry(&self) -> &RetryTable;
+    fn retry(&self) -> &RetryTable {
+        &ONE_RETRY
+    }
 
     /// Receives until `context.shutdown` and hands each message to `context.inbox`. Returns `Ok` after the shutdown or at
-    /// the end of input.
-    async fn start(&self, context: ChannelContext) -> Result<(), StartError>;
+    /// the end of input. A channel whose messages arrive by routes only reports its start.
+    async fn start(&self, context: ChannelContext) -> Result<(), StartError> {
+        (context.started)();
+        context.shutdown.cancelled().await;
+        Ok(())
+    }
 
     /// Delivers one message. The channel manager calls it for one message of a chat at a time.
     async fn send(&self, message: &OutboundMessage) -> Result<Receipt, SendError>;

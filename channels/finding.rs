@@ -1,28 +1,17 @@
 //! Findings of checks, with the steps that fix them.
 
-use std::fmt;
-
 use serde::{Deserialize, Serialize};
 
 /// The severity of a finding, the worst last.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, strum::Display)]
 #[serde(rename_all = "lowercase")]
+#[strum(serialize_all = "snake_case")]
 pub enum Severity {
     Ok,
     /// The checked thing works but needs attention.
     Warn,
     /// The checked thing does not work.
     Fail,
-}
-
-impl fmt::Display for Severity {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Self::Ok => "ok",
-            Self::Warn => "warn",
-            Self::Fail => "fail",
-        })
-    }
 }
 
 /// The result of one check.

@@ -60,6 +60,13 @@ impl HttpError {
         Self { retry_after: Some(wait), ..Self::new(StatusCode::TOO_MANY_REQUESTS, "rate_limited", message) }
     }
 
+    /// Returns the response to a refusal by the inbox for the owner, who reads the reason why a message could not be stored.
+    pub fn for_owner(refusal: Refusal) -> Self {
+        let reason = matches!(refusal, Refusal::Store { .. }).then(|| refusal.to_string());
+        let error = Self::from(refusal);
+        Self { message: reason.map_or(error.message, Cow::Owned), ..error }
+    }
+
     /// Turns the error into a response that closes the connection, because the rest of the input is not trustworthy.
     pub fn closing(self) -> Response {
         let mut response = self.into_response();
@@ -85,21 +92,19 @@ pub fn name_body_limit(response: Response, limit: usize) -> Response {
 impl From<Refusal> for HttpError {
     /// Returns the response to a refusal by the inbox. Disk errors appear only in the log.
     fn from(refusal: Refusal) -> Self {
-        let unavailable = StatusCode::SERVICE_UNAVAILABLE;
-        let (status, code, wait) = match &refusal {
-            Refusal::SessionFull { retry_after, .. } => (StatusCode::TOO_MANY_REQUESTS, "session_full", retry_after),
-            Refusal::InboxFull { retry_after, .. } => (unavailable, "inbox_full", retry_after),
-            Refusal::OutboxFull { retry_after, .. } => (unavailable, "outbox_full", retry_after),
-            Refusal::Draining { retry_after } => (unavailable, "draining", retry_after),
-            Refusal::Busy { retry_after, .. } => (unavailable, "busy", retry_after),
-            Refusal::Store { reason, retry_after } => {
-                tracing::error!(reason, "a message could not be stored");
-                let message = "the message could not be stored; try again later";
-                return Self { retry_after: Some(*retry_after), ..Self::new(unavailable, "store", message) };
-            }
-            Refusal::Invalid(message) => return Self::unprocessable(message.clone()),
+        let status = match refusal {
+            Refusal::SessionFull { .. } => StatusCode::TOO_MANY_REQUESTS,
+            Refusal::Invalid(_) => StatusCode::UNPROCESSABLE_ENTITY,
+            _ => StatusCode::SERVICE_UNAVAILABLE,
         };
-        Self { retry_after: Some(*wait), ..Self::new(status, code, refusal.to_string()) }
+        let message = match &refusal {
+            Refusal::Store { reason, .. } => {
+                tracing::error!(reason, "a message could not be stored");
+                "the message could not be stored; try again later".into()
+            }
+            other => other.to_string().into(),
+        };
+        Self { status, code: refusal.code(), message, retry_after: refusal.retry_after() }
     }
 }
 
@@ -140,6 +145,7 @@ mod tests {
         for (refusal, status, retry_after) in table {
             let error = HttpError::from(refusal.clone());
             assert!(!error.message.contains("/secret"));
+            assert_eq!(HttpError::for_owner(refusal.clone()).message, refusal.to_string());
             let response = error.into_response();
             assert_eq!(response.status().as_u16(), status, "{refusal:?}");
             let header = response.headers().get(header::RETRY_AFTER).map(|value| value.to_str().unwrap());

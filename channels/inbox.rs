@@ -107,27 +107,55 @@ pub enum Refusal {
 }
 
 impl Refusal {
-    /// Returns the wait after which the message may be accepted, if only room is missing.
-    pub fn wait_for_room(&self) -> Option<Duration> {
+    /// Returns the stable word for the reason.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::SessionFull { .. } => "session_full",
+            Self::InboxFull { .. } => "inbox_full",
+            Self::OutboxFull { .. } => "outbox_full",
+            Self::Draining { .. } => "draining",
+            Self::Busy { .. } => "busy",
+            Self::Store { .. } => "store",
+            Self::Invalid(_) => "invalid",
+        }
+    }
+
+    /// Returns the time after which the sender may send the message again; `None` if it stays refused.
+    pub fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::SessionFull { retry_after, .. }
             | Self::InboxFull { retry_after, .. }
             | Self::OutboxFull { retry_after, .. }
-            | Self::Busy { retry_after, .. } => Some(*retry_after),
-            Self::Draining { .. } | Self::Invalid(_) | Self::Store { .. } => None,
+            | Self::Draining { retry_after }
+            | Self::Busy { retry_after, .. }
+            | Self::Store { retry_after, .. } => Some(*retry_after),
+            Self::Invalid(_) => None,
         }
+    }
+
+    /// Returns the wait after which the message may be accepted, if only room is missing.
+    pub fn wait_for_room(&self) -> Option<Duration> {
+        self.retry_after().filter(|_| !matches!(self, Self::Draining { .. } | Self::Store { .. }))
     }
 }
 
 /// The progress of an accepted message.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, strum::EnumString, strum::IntoStaticStr)]
 #[serde(rename_all = "lowercase")]
+#[strum(serialize_all = "snake_case")]
 pub enum MessageStatus {
     Queued,
     Running,
     Waiting,
     Done,
     Dead,
+}
+
+impl MessageStatus {
+    /// Returns the word in the store and in JSON.
+    pub fn as_str(self) -> &'static str {
+        self.into()
+    }
 }
 
 /// The reply to a message.
@@ -176,10 +204,12 @@ impl MessageState {
 }
 
 /// A delivered message, as far as the other side confirmed it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SentMessage {
     /// The message is a notice and not a reply.
     pub is_notice: bool,
+    /// The chat that got the message.
+    pub chat_id: String,
 }
 
 /// Accepts messages. `accept` returns only when the message is on disk (`synchronous = FULL`).

@@ -13,15 +13,12 @@ pub mod event;
 pub mod finding;
 pub mod inbox;
 
-pub mod allow;
 pub mod attachment_folder;
 pub mod backoff;
 pub mod body_budget;
 pub mod clean;
 pub mod client;
-mod headers;
 pub mod http_error;
-pub mod ids;
 pub mod jinja;
 pub mod json;
 pub mod outgoing;
@@ -44,12 +41,11 @@ pub use client::{ClientAddr, ClientSender};
 pub use event::{EventSource, SessionEvent, TurnEvent};
 pub use finding::{Finding, Severity};
 pub use http_error::{HttpError, limit_body, name_body_limit};
-pub use ids::new_id;
 pub use inbox::{
     AcceptExtras, Acceptance, Cursor, Inbox, MessageState, MessageStatus, Note, Refusal, Reply, SentMessage, StoredNote,
 };
 pub use message::{
     Attachment, ErrorInfo, InboundMessage, OutboundContext, OutboundMessage, SessionKey, Trust, TurnBounds,
-    TurnSettings,
+    TurnSettings, new_id,
 };
 pub use rate_limit::{Quota, RateLimiter, Reservation};

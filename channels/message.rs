@@ -1,13 +1,13 @@
 //! The two messages that cross the bus: [`InboundMessage`], which a channel received, and [`OutboundMessage`], which a channel delivers.
+//! Also [`new_id`], which makes the ids of messages and turns.
 
 use std::fmt;
+use std::sync::Mutex;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use uuid::Uuid;
-
-use crate::ids::new_id;
+use uuid::{ContextV7, Uuid};
 
 /// The key of a session: `channel:chat_id` unless the message names another. The agent answers the messages of a session in
 /// the order of acceptance.
@@ -57,44 +57,30 @@ impl fmt::Display for SessionKey {
     }
 }
 
-/// How far the sender of a message is trusted, decided by the channel that received it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// How far the sender of a message is trusted, from the least trust to the most; decided by the channel that received it.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, strum::EnumString, strum::IntoStaticStr,
+)]
 #[serde(rename_all = "lowercase")]
+#[strum(serialize_all = "snake_case")]
 pub enum Trust {
-    /// The owner of this gateway, e.g. the user of its terminal.
-    Owner,
-    /// Authenticated and on the channel's allow-list.
-    Known,
     /// A sender whose text is data, never instructions.
     Untrusted,
+    /// Authenticated and on the channel's allow-list.
+    Known,
+    /// The owner of this gateway, e.g. the user of its terminal.
+    Owner,
 }
 
 impl Trust {
     /// Returns the word that the store uses for this level.
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Owner => "owner",
-            Self::Known => "known",
-            Self::Untrusted => "untrusted",
-        }
-    }
-
-    /// Returns a rank for comparisons: more trust has a higher rank.
-    pub fn rank(self) -> u8 {
-        match self {
-            Self::Untrusted => 0,
-            Self::Known => 1,
-            Self::Owner => 2,
-        }
+        self.into()
     }
 
     /// Parses the store's word. An unknown word means the lowest trust.
     pub fn parse(word: &str) -> Self {
-        match word {
-            "owner" => Self::Owner,
-            "known" => Self::Known,
-            _ => Self::Untrusted,
-        }
+        word.parse().unwrap_or(Self::Untrusted)
     }
 }
 
@@ -196,6 +182,9 @@ pub struct TurnSettings {
     /// The model gets nothing of the session's earlier messages.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub fresh: bool,
+    /// People other than the sender get the reply, so the turn must not use the sender's private memory.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_read_by_others: bool,
     /// The names of the tools that the turn may use; `None` for all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tools: Option<Vec<String>>,
@@ -257,13 +246,6 @@ impl OutboundContext {
     pub fn is_default(&self) -> bool {
         *self == Self::default()
     }
-
-    /// Returns the context of a notice, which reports the state `name`.
-    #[must_use]
-    pub fn notice(mut self, name: &str) -> Self {
-        self.notice = Some(name.to_owned());
-        self
-    }
 }
 
 /// The machine-readable reason for a failed turn.
@@ -319,5 +301,41 @@ impl OutboundMessage {
             error: None,
             created_at: Timestamp::now(),
         }
+    }
+}
+
+/// Keeps ids in order within one millisecond, and while the clock goes back.
+static CONTEXT: Mutex<ContextV7> = Mutex::new(ContextV7::new());
+
+/// Returns a new UUID of version 7 for the current time.
+///
+/// `Uuid::now_v7` panics if the clock shows a time before 1970. Here such a time counts as the start of 1970.
+pub fn new_id() -> Uuid {
+    id_at(Timestamp::now())
+}
+
+fn id_at(now: Timestamp) -> Uuid {
+    let now = now.max(Timestamp::UNIX_EPOCH);
+    let seconds = u64::try_from(now.as_second()).unwrap_or(0);
+    let nanos = u32::try_from(now.subsec_nanosecond()).unwrap_or(0);
+    Uuid::new_v7(uuid::Timestamp::from_unix(&CONTEXT, seconds, nanos))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn identifiers_are_made_in_order_whatever_the_clock_shows() {
+        let mut last = Uuid::nil();
+        for time in ["1960-01-01T00:00:00Z", "1969-12-31T23:59:59.9Z", "1970-01-01T00:00:00Z", "2026-11-22T18:00:00.5Z"]
+        {
+            for _ in 0..1_000 {
+                let id = id_at(time.parse().unwrap());
+                assert!(id > last && id.get_version_num() == 7, "{time}: {id} after {last}");
+                last = id;
+            }
+        }
+        assert!(new_id() > last);
     }
 }

@@ -1,4 +1,5 @@
-//! Types of configuration values that TOML lacks: durations, sizes and secrets. Also [`ChannelFault`], an invalid setting of a channel.
+//! Types of configuration values that TOML lacks: durations, sizes and secrets. Also [`SettingFault`], an invalid setting, and the
+//! paths of keys, such as `mcp.x.env."A=B"` ([`join_key`]).
 
 use std::fmt;
 use std::str::FromStr;
@@ -107,28 +108,35 @@ impl fmt::Display for Span {
 
 string_setting!(Span, "duration");
 
-/// A number of bytes, written `"25MB"`, `"100MB"`, `"64KB"`, `"1GB"`: powers of 1,000; `KiB`, `MiB`, `GiB` are powers
-/// of 1,024.
+/// A number of bytes, written `"25MB"`, `"100MB"`, `"64KB"`, `"1GB"`, `"1TB"`: powers of 1,000; `KiB`, `MiB`, `GiB`, `TiB` are
+/// powers of 1,024.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ByteSize(pub u64);
 
 /// The units with their bytes. Within each kind the larger comes first, since `Display` of [`ByteSize`] picks the first
 /// that divides the size.
-const SIZE_UNITS: [(&str, u64); 7] = [
+const SIZE_UNITS: [(&str, u64); 9] = [
+    ("TB", 1_000_000_000_000),
     ("GB", 1_000_000_000),
     ("MB", 1_000_000),
     ("KB", 1_000),
+    ("TiB", 1 << 40),
     ("GiB", 1 << 30),
     ("MiB", 1 << 20),
     ("KiB", 1 << 10),
     ("B", 1),
 ];
 
+impl ByteSize {
+    /// Describes how a size is written.
+    pub const ALLOWED: &str = "a whole number with B, KB, MB, GB, TB, KiB, MiB, GiB or TiB, such as \"25MB\"";
+}
+
 impl FromStr for ByteSize {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || format!("{text:?} is not a size such as \"25MB\", \"64KB\" or \"1GiB\"");
+        let wrong = || format!("{text:?} is not {}", ByteSize::ALLOWED);
         let digits = text.trim_end_matches(|c: char| !c.is_ascii_digit());
         let unit = text[digits.len()..].trim();
         let count: u64 = digits.trim().parse().map_err(|_| wrong())?;
@@ -147,15 +155,54 @@ impl fmt::Display for ByteSize {
 
 string_setting!(ByteSize, "size");
 
-/// An invalid setting in a channel's section.
+/// An invalid setting, or settings that contradict each other.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ChannelFault {
-    /// The key in the channel's section.
-    pub key: &'static str,
-    /// The other keys that take part in this fault. While one of them is invalid, this fault may not be real.
-    pub with: &'static [&'static str],
+pub struct SettingFault {
+    /// The keys that take part, relative to the section of the module that finds the fault; the empty key is the section itself. The
+    /// first one is reported. While another one is invalid, this fault may not be real.
+    pub keys: Vec<String>,
     pub wrong: String,
+    /// The allowed values; empty if `wrong` contains them already.
     pub allowed: String,
+}
+
+impl SettingFault {
+    /// Creates the fault of these `keys`: what is `wrong`, and which values are `allowed`.
+    pub fn new(keys: &[&str], wrong: impl Into<String>, allowed: impl Into<String>) -> Self {
+        let keys = keys.iter().map(|key| (*key).to_owned()).collect();
+        Self { keys, wrong: wrong.into(), allowed: allowed.into() }
+    }
+
+    /// Returns the key that is reported.
+    pub fn key(&self) -> &str {
+        self.keys.first().map_or("", String::as_str)
+    }
+
+    /// Returns the fault with its keys in the table at `path`. The names in the keys and in `path` are already quoted, as by [`join_key`].
+    #[must_use]
+    pub fn in_table(self, path: &str) -> Self {
+        let whole = |key: String| if key.is_empty() { path.to_owned() } else { format!("{path}.{key}") };
+        Self { keys: self.keys.into_iter().map(whole).collect(), ..self }
+    }
+}
+
+/// The most characters of a user's text that a fault quotes.
+const MAX_QUOTED: usize = 120;
+
+/// Returns `text` in quotes, truncated to fit on a line.
+pub fn quoted(text: &str) -> String {
+    if text.chars().count() <= MAX_QUOTED {
+        return format!("{text:?}");
+    }
+    let head: String = text.chars().take(MAX_QUOTED).collect();
+    format!("{head:?}…")
+}
+
+/// Returns the path of the key `name` in the table at `path`. The name is quoted if TOML requires that.
+pub fn join_key(path: &str, name: &str) -> String {
+    let bare = !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-');
+    let name = if bare { name.to_owned() } else { quoted(name) };
+    if path.is_empty() { name } else { format!("{path}.{name}") }
 }
 
 /// A value that is never shown: not in logs, errors, `config show` or model requests. Configuration writes it as
@@ -225,9 +272,20 @@ mod tests {
     }
 
     #[test]
+    fn a_path_is_quoted_as_toml_requires() {
+        for (path, name, expected) in
+            [("", "agent", "agent"), ("a.b", "c-d", "a.b.c-d"), ("h", "X Y", "h.\"X Y\""), ("h", "", "h.\"\"")]
+        {
+            assert_eq!(join_key(path, name), expected);
+        }
+        let fault = SettingFault::new(&[&join_key("env", "A=B"), ""], "wrong", "");
+        assert_eq!(fault.in_table("mcp.x").keys, ["mcp.x.env.\"A=B\"", "mcp.x"]);
+    }
+
+    #[test]
     fn sizes_are_read_and_written_as_words() {
         for (text, bytes, shown) in
-            [("25MB", 25_000_000, "25MB"), ("1GiB", 1 << 30, "1GiB"), ("1500 KB", 1_500_000, "1500KB"), ("7b", 7, "7B")]
+            [("25MB", 25_000_000, "25MB"), ("1TiB", 1 << 40, "1TiB"), ("1500 KB", 1_500_000, "1500KB"), ("7b", 7, "7B")]
         {
             let size: ByteSize = text.parse().unwrap();
             assert_eq!((size.0, size.to_string().as_str()), (bytes, shown), "{text}");

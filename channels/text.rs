@@ -2,8 +2,17 @@
 
 use std::any::Any;
 
+use base64::alphabet;
+use base64::engine::DecodePaddingMode;
+use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig};
 use sha2::{Digest, Sha256};
 use unicode_width::UnicodeWidthStr;
+
+/// Base64 with the usual symbols, with or without padding.
+pub(crate) const BASE64_ANY_PADDING: GeneralPurpose = GeneralPurpose::new(
+    &alphabet::STANDARD,
+    GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
+);
 
 /// A language that the program understands and writes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -12,6 +21,34 @@ pub enum Language {
     En,
     Zh,
 }
+
+/// Declares a struct of texts and its function `of`, which returns the texts of a language. A row is a name, its text in
+/// English, and its text in Chinese.
+#[macro_export]
+macro_rules! texts {
+    ($(#[$about:meta])* $vis:vis struct $name:ident {
+        $($(#[$doc:meta])* $field:ident: $english:literal, $chinese:literal;)*
+    }) => {
+        $(#[$about])*
+        #[derive(Debug)]
+        $vis struct $name {
+            $($(#[$doc])* pub $field: &'static str,)*
+        }
+
+        impl $name {
+            /// Returns the texts of `language`.
+            $vis fn of(language: $crate::text::Language) -> &'static Self {
+                static EN: $name = $name { $($field: $english,)* };
+                static ZH: $name = $name { $($field: $chinese,)* };
+                match language {
+                    $crate::text::Language::En => &EN,
+                    $crate::text::Language::Zh => &ZH,
+                }
+            }
+        }
+    };
+}
+pub use texts;
 
 /// Returns a text as one line: each run of white space and control characters becomes a space, and invisible marks are removed.
 pub fn one_line(text: &str) -> String {

@@ -1,4 +1,5 @@
-//! Decides how far the sender of a message is trusted, by one rule for all channels.
+//! Decides which senders a channel accepts ([`AllowList`]), and how far the sender of a message is trusted, by one rule for all
+//! channels.
 //!
 //! A channel reports what it knows of the author of a message ([`Author`]), the configuration gives the sender's standing
 //! ([`SenderListing`]), and [`trust_of`] combines both. Nothing else in the program grants trust. A turn, and everything
@@ -8,8 +9,47 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
-use crate::allow::AllowList;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
 use crate::message::Trust;
+
+/// The senders that a channel accepts: an empty list allows nobody, `"*"` everybody. Names are compared exactly, since a
+/// sender whose name differs in case may be another person. White space around an entry does not count. E-mail has its own
+/// comparison, `AddressList`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(transparent)]
+pub struct AllowList(Vec<String>);
+
+impl AllowList {
+    pub fn new(senders: impl IntoIterator<Item: Into<String>>) -> Self {
+        Self(senders.into_iter().map(Into::into).collect())
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Returns the configured entries, without surrounding white space.
+    pub fn entries(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().map(|entry| entry.trim())
+    }
+
+    /// Returns true if the list allows `sender`. Only `"*"` allows an empty sender.
+    pub fn allows(&self, sender: &str) -> bool {
+        self.has_everybody() || self.names(sender)
+    }
+
+    /// Returns true if the list contains `sender` by name; `"*"` does not count.
+    pub fn names(&self, sender: &str) -> bool {
+        !sender.is_empty() && self.entries().any(|entry| entry != "*" && entry == sender)
+    }
+
+    /// Returns true if the list holds `"*"`.
+    pub fn has_everybody(&self) -> bool {
+        self.entries().any(|entry| entry == "*")
+    }
+}
 
 /// What a channel knows about the author of a message.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -148,7 +188,8 @@ mod tests {
             (&["ann"], &[], "Ann", SenderListing::Unlisted),
             (&["ann"], &["bob"], "bob", SenderListing::Listed),
             (&["ann"], &["*"], "ann", SenderListing::Owner),
-            (&[], &["*", "bob"], "BOB", SenderListing::Listed),
+            (&[], &["*", "bob"], "bob", SenderListing::Listed),
+            (&[], &["bob"], "BOB", SenderListing::Unlisted),
             (&[], &["*"], "carol", SenderListing::Everybody),
             (&[], &["bob"], "bobby", SenderListing::Unlisted),
             (&[], &["bob"], "", SenderListing::Unlisted),
@@ -167,5 +208,27 @@ mod tests {
         assert_eq!(shared.of("d").standing("ann"), SenderListing::Unlisted);
         *lists.lock().unwrap() = Arc::default();
         assert_eq!(shared.of("c").standing("ann"), SenderListing::Unlisted);
+    }
+
+    #[test]
+    fn only_whole_names_are_allowed() {
+        let table: &[(&[&str], &str, bool)] = &[
+            (&[], "ann", false),
+            (&[], "", false),
+            (&["*"], "ann", true),
+            (&["*"], "", true),
+            (&[" ann "], "ann", true),
+            (&["ann"], "Ann", false),
+            (&["ann"], "ann ", false),
+            (&["ann"], "annabel", false),
+            (&["annabel"], "ann", false),
+            (&["ann", "bob"], "bob", true),
+            (&[""], "", false),
+            (&["ann"], "", false),
+        ];
+        for (list, sender, expected) in table {
+            let list = AllowList::new(list.iter().copied());
+            assert_eq!(list.allows(sender), *expected, "{list:?} {sender:?}");
+        }
     }
 }

@@ -1,6 +1,5 @@
 //! A bounded cache of results. It stores no errors; one caller computes a result while the others wait.
 
-use std::fmt;
 use std::time::{Duration, Instant};
 
 use moka::Expiry;
@@ -12,7 +11,7 @@ use sha2::{Digest, Sha256};
 use crate::metrics::CacheCounts;
 
 /// SHA-256 of a request as JSON.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct CacheKey([u8; 32]);
 
 /// A cache of limited size that evicts the least recently used result when it is full.
@@ -44,12 +43,6 @@ impl CacheKey {
     /// because a [`Value`] holds them sorted.
     pub fn of(kind: &str, value: &Value) -> Self {
         Self(Sha256::digest(format!("{kind}\0{value}")).into())
-    }
-}
-
-impl fmt::Debug for CacheKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "CacheKey({:02x}{:02x}…)", self.0[0], self.0[1])
     }
 }
 

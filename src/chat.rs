@@ -68,6 +68,14 @@ impl ChatMessage {
             Self::Tool { .. } => "tool",
         }
     }
+
+    /// Returns the calls of an assistant's message; other messages have none.
+    pub fn tool_calls(&self) -> &[ToolCall] {
+        match self {
+            Self::Assistant { tool_calls, .. } => tool_calls,
+            Self::User { .. } | Self::Tool { .. } => &[],
+        }
+    }
 }
 
 /// The text that a model gets for a result without output.

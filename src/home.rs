@@ -2,14 +2,14 @@
 
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, ErrorKind, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use daoyou_channels::settings::Secret;
 use daoyou_channels::text::hex;
-use rustix::fs::{Access, access};
+use rustix::fs::{Access, StatVfs, access, statvfs};
 use rustix::io::Errno;
 use rustix::process::{Pid, test_kill_process};
 
@@ -26,6 +26,8 @@ const PID_ATTEMPTS: u32 = 10;
 const PID_WAIT: Duration = Duration::from_millis(20);
 /// The second line of the lock file if its holder soon releases the home without being asked.
 const TEMPORARY: &str = "temporary";
+/// The length of the lock's file. It stays, so that the pid of the next holder needs no space on a disk that is full then.
+const LOCK_BYTES: usize = 32;
 
 /// The workspace's folder in the home, unless the configuration names another.
 pub const WORKSPACE: &str = "workspace";
@@ -109,13 +111,11 @@ impl Home {
 
     /// Does the same as [`Self::open`] for a command that only reads: the home need not be writable.
     pub fn open_to_read(dir: Option<PathBuf>) -> Result<Self, HomeError> {
-        let error = match Self::open(dir.clone()) {
-            Ok(home) => return Ok(home),
-            Err(error) => error,
-        };
-        let home = Self::locate(dir)?;
-        let is_readable = home.dir.is_dir() && access(&home.dir, Access::READ_OK | Access::EXEC_OK).is_ok();
-        if is_readable { Ok(home) } else { Err(error) }
+        Self::open(dir.clone()).or_else(|error| {
+            let home = Self::locate(dir)?;
+            let is_readable = home.dir.is_dir() && access(&home.dir, Access::READ_OK | Access::EXEC_OK).is_ok();
+            if is_readable { Ok(home) } else { Err(error) }
+        })
     }
 
     pub fn dir(&self) -> &Path {
@@ -196,27 +196,22 @@ impl Home {
     fn lock_as(&self, mark: &str) -> Result<HomeLock, LockError> {
         let path = self.lock_file();
         let folder = self.lock_folder()?;
-        let failed = |error| HomeError::Io {
-            path: path.clone(),
-            what: "cannot be locked",
-            error,
-            advice: "the home must be a folder of this user on a local disk",
-        };
+        let failed = io_error(&path, "cannot be locked", "the home must be a folder of this user on a local disk");
         let mut options = OpenOptions::new();
-        let mut file =
+        let file =
             options.read(true).write(true).create(true).truncate(false).mode(0o600).open(&path).map_err(failed)?;
         match file.try_lock() {
             Ok(()) => {}
-            Err(TryLockError::WouldBlock) => {
-                return Err(self.held());
-            }
+            Err(TryLockError::WouldBlock) => return Err(self.held()),
             Err(TryLockError::Error(error)) => return Err(failed(error).into()),
         }
-        let holder = format!("{}\n{mark}", std::process::id());
-        match file.set_len(0).and_then(|()| file.write_all(holder.as_bytes())) {
+        let mut holder = format!("{}\n{mark}", std::process::id()).into_bytes();
+        holder.resize(LOCK_BYTES, b'\n');
+        match file.write_all_at(&holder, 0).and_then(|()| file.set_len(LOCK_BYTES as u64)) {
             // The lock works nevertheless; only its holder cannot be named.
             Err(error) if is_unwritable(error.kind()) => {
                 tracing::warn!(path = %path.display(), %error, "the lock is taken, but its file cannot record the pid of this process");
+                file.set_len(0).map_err(failed)?;
             }
             written => written.map_err(failed)?,
         }
@@ -242,6 +237,12 @@ impl Home {
     pub fn is_locked(&self) -> bool {
         let is_folder_free = self.lock_folder().is_ok();
         !is_folder_free || (self.lock_file().exists() && self.lock_to_read().is_err())
+    }
+
+    /// Returns true if no file can be created in the home because its file system is full or read-only. It creates none.
+    pub fn is_full_or_read_only(&self) -> bool {
+        let is_full = |stat: StatVfs| stat.f_bavail == 0 || (stat.f_files > 0 && stat.f_favail == 0);
+        access(&self.dir, Access::WRITE_OK) == Err(Errno::ROFS) || statvfs(&self.dir).is_ok_and(is_full)
     }
 
     /// Returns the pid of the process that holds the home and will release it without being asked (see [`Home::lock_for_command`]).
@@ -273,13 +274,11 @@ impl Home {
 
     /// Returns the token that callers of the API present. The first call creates it: 256 random bits in hexadecimal.
     pub fn token(&self) -> Result<Secret, HomeError> {
-        match self.read_token()? {
-            Some(token) => Ok(token),
-            None => {
-                self.make_token()?;
-                self.read_token()?.ok_or_else(|| HomeError::BadToken(self.token_file()))
-            }
+        if let Some(token) = self.read_token()? {
+            return Ok(token);
         }
+        self.make_token()?;
+        self.read_token()?.ok_or_else(|| HomeError::BadToken(self.token_file()))
     }
 
     fn choose(dir: Option<PathBuf>, named: Option<PathBuf>, user: Option<PathBuf>) -> Result<Self, HomeError> {
@@ -289,26 +288,21 @@ impl Home {
             .or_else(|| named.filter(set))
             .or_else(|| user.filter(set).map(|user| user.join(".daoyou")))
             .ok_or(HomeError::Unknown)?;
-        let dir = std::path::absolute(&dir).map_err(|error| unusable(&dir, error))?;
+        let dir = std::path::absolute(&dir).map_err(unusable(&dir))?;
         Ok(Self { dir, warnings: Vec::new() })
     }
 
     fn prepare(&mut self) -> Result<(), HomeError> {
         match DirBuilder::new().recursive(true).mode(0o700).create(&self.dir) {
             Err(_) if self.dir.exists() && !self.dir.is_dir() => return Err(HomeError::NotAFolder(self.dir.clone())),
-            Err(error) => {
-                return Err(HomeError::Io {
-                    path: self.dir.clone(),
-                    what: "cannot be made",
-                    error,
-                    advice: "make it, or choose another with --home or DAOYOU_HOME",
-                });
+            made => {
+                let advice = "make it, or choose another with --home or DAOYOU_HOME";
+                made.map_err(io_error(&self.dir, "cannot be made", advice))?;
             }
-            Ok(()) => {}
         }
-        let mode = fs::metadata(&self.dir).map_err(|error| unusable(&self.dir, error))?.permissions().mode() & 0o777;
-        access(&self.dir, Access::READ_OK | Access::WRITE_OK | Access::EXEC_OK)
-            .map_err(|error| unusable(&self.dir, error.into()))?;
+        let mode = fs::metadata(&self.dir).map_err(unusable(&self.dir))?.permissions().mode() & 0o777;
+        let usable = access(&self.dir, Access::READ_OK | Access::WRITE_OK | Access::EXEC_OK);
+        usable.map_err(io::Error::from).map_err(unusable(&self.dir))?;
         if mode & 0o077 != 0 {
             let dir = self.dir.display();
             self.warnings.push(format!("{dir}: other users of this machine can read it: chmod 700 {dir}"));
@@ -321,12 +315,8 @@ impl Home {
         /// The largest token file, in bytes. A token that the owner chose may be longer than a generated one.
         const MAX_BYTES: u64 = 4_096;
         let path = self.token_file();
-        let wrong = |error| HomeError::Io {
-            path: path.clone(),
-            what: "cannot be read",
-            error,
-            advice: "make it a file of this user, or delete it and a new one is created",
-        };
+        let advice = "make it a file of this user, or delete it and a new one is created";
+        let wrong = io_error(&path, "cannot be read", advice);
         let mut text = String::new();
         match File::open(&path) {
             Ok(file) => file.take(MAX_BYTES).read_to_string(&mut text).map_err(wrong)?,
@@ -343,12 +333,7 @@ impl Home {
     /// replaces a token that another process created meanwhile.
     fn make_token(&self) -> Result<(), HomeError> {
         let path = self.token_file();
-        let wrong = |error: io::Error| HomeError::Io {
-            path: path.clone(),
-            what: "cannot be written",
-            error,
-            advice: "the home must be writable, with space left",
-        };
+        let wrong = io_error(&path, "cannot be written", "the home must be writable, with space left");
         let token = new_secret().map_err(wrong)?.expose().to_owned() + "\n";
         let fresh = self.dir.join(format!("token.{}", &token[..16]));
         let made = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&fresh).and_then(|mut file| {
@@ -376,7 +361,7 @@ pub struct HomeLock {
 impl Drop for HomeLock {
     fn drop(&mut self) {
         // The next holder must not be reported with this pid.
-        if let Some(Err(error)) = self.file.as_ref().map(|file| file.set_len(0)) {
+        if let Some(Err(error)) = self.file.as_ref().map(|file| file.write_all_at(&[b'\n'; LOCK_BYTES], 0)) {
             tracing::debug!(%error, "the lock file was not cleared");
         }
         // Closing ends a lock only if no child that is just being started has a copy of the descriptor.
@@ -407,13 +392,34 @@ fn holder(path: &Path) -> Option<(u32, bool)> {
     None
 }
 
-fn unusable(dir: &Path, error: io::Error) -> HomeError {
-    HomeError::Io {
-        path: dir.to_owned(),
-        what: "cannot be used",
-        error,
-        advice: "make it readable and writable for this user, or choose another with --home or DAOYOU_HOME",
-    }
+/// Returns a function that converts an error at `path`: `what` failed, and `advice` says what to do.
+fn io_error(path: &Path, what: &'static str, advice: &'static str) -> impl Fn(io::Error) -> HomeError + Copy {
+    move |error| HomeError::Io { path: path.to_owned(), what, error, advice }
+}
+
+fn unusable(dir: &Path) -> impl Fn(io::Error) -> HomeError + Copy {
+    let advice = "make it readable and writable for this user, or choose another with --home or DAOYOU_HOME";
+    io_error(dir, "cannot be used", advice)
+}
+
+/// Returns true if a real path is a folder of the system, in which no agent may work.
+pub fn is_system_folder(real: &Path) -> bool {
+    const WITH_CONTENT: &[&str] = &[
+        "/bin",
+        "/boot",
+        "/etc",
+        "/lib",
+        "/lib32",
+        "/lib64",
+        "/proc",
+        "/sbin",
+        "/sys",
+        "/usr/bin",
+        "/usr/lib",
+        "/usr/sbin",
+    ];
+    const ALONE: &[&str] = &["/dev", "/run", "/usr", "/var"];
+    WITH_CONTENT.iter().any(|folder| real.starts_with(folder)) || ALONE.iter().any(|folder| real == Path::new(folder))
 }
 
 /// Expands `path`: `~/` is `home`, and a relative path starts at `base`.
@@ -509,11 +515,14 @@ mod tests {
         assert!(!home.lock_file().exists());
         drop(lock);
         assert!(!home.is_locked() && !home.lock_file().exists());
-        let _lock = home.lock_for_command().unwrap();
+        let lock = home.lock_for_command().unwrap();
         let error = home.lock().unwrap_err();
         let text = error.to_string();
         assert!(matches!(error, LockError::Held { pid: Some(_), is_temporary: true, .. }), "{text}");
         assert!(text.starts_with("another daoyou command (pid ") && text.contains(" uses "), "{text}");
+        drop(lock);
+        let left = fs::read(home.lock_file()).unwrap();
+        assert_eq!(left, [b'\n'; LOCK_BYTES], "it keeps its place on a disk that is full later");
     }
 
     #[test]

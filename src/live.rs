@@ -1,6 +1,5 @@
 //! Settings that a reload replaces while other tasks use them.
 
-use std::fmt;
 use std::sync::Arc;
 
 use parking_lot::RwLock;
@@ -60,12 +59,6 @@ impl<P> LivePart<P> {
 impl<P> Clone for LivePart<P> {
     fn clone(&self) -> Self {
         Self(self.0.clone())
-    }
-}
-
-impl<P> fmt::Debug for LivePart<P> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LivePart").finish_non_exhaustive()
     }
 }
 

@@ -119,21 +119,20 @@ pub fn start(config: &LogConfig, file: Option<&Path>) -> anyhow::Result<LogLevel
     let plain = fmt::layer().with_writer(writer).fmt_fields(fields);
     // JSON does not escape all characters that control a terminal.
     let json = MapFormat(fmt::format().json().flatten_event(true), |text, _| escape_json(text).into_owned());
-    let started = match (config.format, journal) {
-        (LogFormat::Json, false) => registry.with(plain.fmt_fields(JsonFields::new()).event_format(json)).try_init(),
+    let layer = match (config.format, journal) {
+        (LogFormat::Json, false) => plain.fmt_fields(JsonFields::new()).event_format(json).boxed(),
         (LogFormat::Json, true) => {
-            registry.with(plain.fmt_fields(JsonFields::new()).event_format(MapFormat(json, add_priority))).try_init()
+            plain.fmt_fields(JsonFields::new()).event_format(MapFormat(json, add_priority)).boxed()
         }
         (LogFormat::Text, false) => {
-            let uses_colors = uses_colors(terminal, std::env::var("NO_COLOR").ok().as_deref());
-            registry.with(plain.with_ansi(uses_colors)).try_init()
+            plain.with_ansi(uses_colors(terminal, std::env::var("NO_COLOR").ok().as_deref())).boxed()
         }
         (LogFormat::Text, true) => {
             let format = MapFormat(fmt::format().without_time().with_ansi(false), add_priority);
-            registry.with(plain.with_ansi(false).event_format(format)).try_init()
+            plain.with_ansi(false).event_format(format).boxed()
         }
     };
-    started.context("the log cannot be started")?;
+    registry.with(layer).try_init().context("the log cannot be started")?;
     Ok(LogLevel(handle))
 }
 

@@ -1,6 +1,8 @@
 //! Agents: which agent answers which message, with which prompt, tools and limits, also after crashes and changes.
 
-use serde_json::json;
+use std::collections::BTreeSet;
+
+use serde_json::{Value, json};
 
 use crate::support::gateway::Message;
 use crate::support::model::{last_text, system_of, tools_of};
@@ -358,6 +360,7 @@ async fn permissions_narrow_files_and_commands() {
     model.on("work", [read("a.env"), read("docs/a.md"), put("src/x"), put("docs/x.md"), grep, Reply::text("done")]);
     let rule = |pattern, permission| table(&[("pattern", pattern), ("permission", permission)]);
     let setup = Setup::scripted(&model)
+        .set("agents.docs.profile", "coder")
         .set("agents.docs.permissions.read", vec![rule("*.env", "deny")])
         .set("agents.docs.permissions.write", vec![rule("docs/**", "allow")])
         .set("routes", routes(&[&[("agent", "docs")]]));
@@ -366,7 +369,11 @@ async fn permissions_narrow_files_and_commands() {
     write(&gateway, "workspace/docs/a.md", "canary two");
     assert_eq!(gateway.ask("in", "c", "work").await, "done");
     let requests = model.requests();
-    assert!(!tools_of(&requests[0]).contains(&"exec"), "a command would obey no pattern");
+    let sent = tools_of(&requests[0]);
+    assert!(sent.contains(&"grep") && !sent.contains(&"exec"), "a command would obey no pattern: {sent:?}");
+    let shown = gateway.json(&["agents", "show", "docs"]).await;
+    let tools: BTreeSet<_> = shown["tools"].as_array().unwrap().iter().filter_map(Value::as_str).collect();
+    assert_eq!((tools, &shown["source"]), (sent.into_iter().collect(), &json!("configuration")));
     let results: Vec<_> = requests[1..].iter().map(last_text).collect();
     for (result, expected) in results.iter().zip([
         "permissions do not allow it",

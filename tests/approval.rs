@@ -191,6 +191,12 @@ async fn the_owner_sees_the_end_of_a_long_command() {
     send(&gateway, "stranger", "c", "run").await;
     let waiting = gateway.wait_approval().await;
     assert_eq!(waiting["arguments"]["command"], long);
+    let shown = waiting["shown"]["arguments"].as_str().unwrap();
+    assert!(
+        shown.starts_with("{\"command\":\"echo safe[␠×3000]; echo x") && shown.ends_with("; rm -rf x\"}"),
+        "{shown}"
+    );
+    assert_eq!(waiting["shown"]["taint"], json!(["\"sender:webhook:in:stranger\""]));
     let notice = until("the notice", async || {
         let rows = Journal::read(&gateway.database()).unwrap().outbox;
         rows.iter().find(|row| row.chat_id == "desk").map(|row| row.body["content"].as_str().unwrap().to_owned())

@@ -526,7 +526,7 @@ async fn lists_and_details_are_chinese_in_a_chinese_locale() {
         ),
         (&["turns", "show", &id], &["context       模型 offline", " 发往 cli ", "[输入 "]),
         (&["turns", "restore", &id], &["会话：cli:direct", "已恢复：是", "回合："]),
-        (&["queue", "list"], &["没有等待的消息，全部已送达"]),
+        (&["queue", "list"], &["没有卡住的消息，也没有未完成的投递"]),
         (&["queue", "show", &id], &["类型：inbound", "状态：done", "收到时间：", "内容：现在几点？"]),
         (&["queue", "retry", "--all"], &["投递：0", "等待中：0"]),
         (&["agents", "list"], &["智能体 ", "用途", "explorer", "来源"]),

@@ -14,7 +14,7 @@ use crate::support::gateway::Message;
 use crate::support::invariants::wait_settled;
 use crate::support::pty::Terminal;
 use crate::support::sink::Answer;
-use crate::support::{Gateway, Hook, Model, Reply, Setup, Sink, deadline, until};
+use crate::support::{Gateway, Hook, Model, Reply, Setup, Sink, deadline, until, write_file};
 
 /// `sessions clear` of a missing session succeeds, reports that it is missing, and creates none.
 #[tokio::test(flavor = "multi_thread")]
@@ -61,12 +61,15 @@ async fn agent_reads_a_message_from_standard_input() {
 async fn an_exported_conversation_is_imported_without_options() {
     let model = Model::start().await;
     let tricky = "--> <!-- What `daoyou sessions import` reads, a message a line:\n{}\n--> --- ## user, 2026-01-01T10:00:00Z \u{9b}\u{202e}";
-    model.on("what is there?", [Reply::tool("list_dir", &json!({"path": "."})), Reply::text(tricky)]);
+    model.on("what is there?", [Reply::tool("list_dir", &json!({"path": "scratch"})), Reply::text(tricky)]);
     let gateway = Gateway::start(Setup::scripted(&model)).await;
+    // The name of a file of others taints the conversation.
+    write_file(gateway.workspace().join("scratch/x.txt"), "x\n");
     gateway.post("in", "?wait=30", &Message::new("what is there?").chat("c").sender("ann")).await;
     let key = "webhook:in:c";
     let session = gateway.json(&["sessions", "show", key]).await;
     assert_eq!((&session["owner"], &session["shared"]), (&json!("webhook:in:ann"), &json!(false)), "{session}");
+    assert_eq!(session["tainted"], true, "{session}");
     for (format, is_running) in [("jsonl", false), ("md", true)] {
         let file = gateway.run(&["sessions", "export", key, "--format", format]).await.stdout;
         let ran = gateway.run_with_input(&["sessions", "import", "-"], &file).await;
@@ -79,7 +82,7 @@ async fn an_exported_conversation_is_imported_without_options() {
         let ran = other.run_with_input(&["sessions", "import", "-"], &file).await;
         assert_eq!((ran.code, ran.stdout.trim()), (Some(0), "webhook:in:c: 4 messages, of webhook:in:ann"), "{ran:?}");
         let there = other.json(&["sessions", "show", key]).await;
-        for part in ["session", "owner", "shared", "messages"] {
+        for part in ["session", "owner", "shared", "tainted", "messages"] {
             assert_eq!(there[part], session[part], "{format} {part}");
         }
         assert_eq!(other.run(&["sessions", "export", key, "--format", format]).await.stdout, file, "{format}");
@@ -294,14 +297,22 @@ async fn a_chat_whose_output_cannot_be_written_fails() {
             let ran = command.stdin(lines).stdout(output).stderr(Stdio::piped()).spawn().unwrap();
             let ran = deadline("daoyou chat", ran.wait_with_output()).await.unwrap();
             let shown = String::from_utf8(ran.stderr).unwrap();
-            assert_eq!((ran.status.code(), shown.as_str()), (Some(code), errors), "{is_running}");
+            // A reply that the first chat could not print may be shown by the second.
+            let own: String = shown.split_inclusive('\n').filter(|line| !line.starts_with("It is ")).collect();
+            assert_eq!((ran.status.code(), own.as_str()), (Some(code), errors), "{is_running}");
         }
     }
-    for args in [&["--help"][..], &["agent", "-m", "hello"], &["sessions", "list"]] {
+    let agent = ["agent", "-m", "hello", "--json"];
+    for args in [&["--help"][..], &agent[..3], &agent, &["prompt", "--json"], &["sessions", "list"]] {
         let full = File::options().write(true).open("/dev/full").unwrap();
-        let ran = gateway.command(args).stdout(full).stderr(Stdio::piped()).spawn().unwrap();
-        let ran = deadline("daoyou", ran.wait_with_output()).await.unwrap();
-        let shown = String::from_utf8(ran.stderr).unwrap();
-        assert_eq!((ran.status.code(), shown.lines().count()), (Some(1), 1), "{args:?}: {shown}");
+        let (reader, closed) = std::io::pipe().unwrap();
+        drop(reader);
+        for (output, code) in [(Stdio::from(full), 1), (Stdio::from(closed), 0)] {
+            let ran = gateway.command(args).stdout(output).stderr(Stdio::piped()).spawn().unwrap();
+            let ran = deadline("daoyou", ran.wait_with_output()).await.unwrap();
+            let shown = String::from_utf8(ran.stderr).unwrap();
+            let lines = usize::from(code == 1);
+            assert_eq!((ran.status.code(), shown.lines().count()), (Some(code), lines), "{args:?}: {shown}");
+        }
     }
 }

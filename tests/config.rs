@@ -75,7 +75,11 @@ const WRONG: &[Row] = &[
         &[],
         "C:2: agent.turn_timeout: \"10 minutes\" is no duration; allowed: a duration such as \"90s\"",
     ),
-    ("[store]\nreserve = \"lots\"", &[], "C:2: store.reserve: \"lots\" is no size; allowed: a size such as \"25MB\""),
+    (
+        "[store]\nreserve = \"lots\"",
+        &[],
+        "C:2: store.reserve: \"lots\" is no size; allowed: a whole number with B, KB, MB, GB, TB, KiB",
+    ),
     ("[agent]\nqueue = \"join\"", &[], "C:2: agent.queue: \"join\" is not known; allowed: \"followup\", \"collect\""),
     (
         "[[channels.webhook]]\nname = \"a\"",
@@ -97,7 +101,7 @@ const WRONG: &[Row] = &[
     (
         "[providers.p]\napi_key = \"cred:k\"\nbase_url = \"https://example.org\"",
         &[],
-        "C:2: providers.p.api_key: there are no systemd credentials here: CREDENTIALS_DIRECTORY is not set",
+        "C:2: providers.p.api_key: a systemd credential can be read only in the service: CREDENTIALS_DIRECTORY is not set here",
     ),
     (
         "[providers.p]\napi_key = \"cred:k\"\nbase_url = \"https://example.org\"",
@@ -305,6 +309,39 @@ output = 1
     assert_eq!((ran.status.code(), stderr(&ran).lines().count()), (Some(78), expected.len()), "{}", stderr(&ran));
 }
 
+/// A credential that only the service can read is named, and is no fault of the configuration.
+#[test]
+fn a_systemd_credential_is_not_checked_outside_of_the_service() {
+    let config = "[agent]\nmodel = \"p/m\"\n[providers.p]\nbase_url = \"http://127.0.0.1:9\"\napi_key = \"cred:k\"\n\
+                  [channels.webhook.in]\nverify = \"bearer\"\nsecret = \"cred:hook\"\n";
+    let home = home_with(config.as_bytes());
+    let warning = "config.toml:5: providers.p.api_key: a systemd credential can be read only in the service: \
+                   CREDENTIALS_DIRECTORY is not set here\n";
+    let ran = daoyou(home.path(), &[], &["config", "check"]);
+    let errors = stderr(&ran);
+    assert_eq!((ran.status.code(), ran.stdout.as_slice()), (Some(0), &b"ok\n"[..]), "{errors}");
+    assert!(errors.contains(warning) && errors.lines().count() == 2, "{errors}");
+    let ran = daoyou(home.path(), &[], &["config", "check", "--json"]);
+    let report: Value = serde_json::from_slice(&ran.stdout).unwrap();
+    assert_eq!((&report["ok"], report["warnings"].as_array().unwrap().len()), (&Value::Bool(true), 2), "{report}");
+
+    let ran = daoyou(home.path(), &[], &["doctor", "--json"]);
+    let report: Value = serde_json::from_slice(&ran.stdout).unwrap();
+    let checks = report["checks"].as_array().unwrap().iter();
+    let about = |name: &str| checks.clone().filter(move |check| check["name"] == name).collect::<Vec<_>>();
+    for name in ["model", "channel webhook:in"] {
+        assert!(about(name).iter().all(|check| check["state"] == "warn"), "{report:#}");
+    }
+    assert!(about("config").iter().all(|check| check["state"] != "fail") && about("config").len() >= 3, "{report:#}");
+
+    let config = config.replace("cred:hook", "env:NONE");
+    let home = home_with(config.as_bytes());
+    let ran = daoyou(home.path(), &[], &["config", "check"]);
+    let errors = stderr(&ran);
+    assert_eq!((ran.status.code(), errors.lines().count()), (Some(78), 1), "{errors}");
+    assert!(errors.contains("the environment variable NONE is not set"), "{errors}");
+}
+
 /// Commands that need no secret work while one is missing. Commands that need it name it, and nothing starts.
 #[test]
 fn a_missing_secret_fails_only_commands_that_need_it() {
@@ -470,6 +507,12 @@ fn commands_that_read_need_no_writable_home() {
         let shown = String::from_utf8_lossy(&ran.stdout);
         assert_eq!((ran.status.code(), stderr(&ran).as_str()), (Some(0), ""), "{shown}");
         assert!(shown.contains("cli:direct") && shown.contains("what time is it?"), "{shown}");
+        let archives = tempfile::tempdir().unwrap();
+        let line = format!("backup {}/b.tar", archives.path().display());
+        let Some(ran) = in_read_only_home(home.path(), &[&line]) else { return };
+        let shown = String::from_utf8_lossy(&ran.stdout);
+        assert_eq!((ran.status.code(), stderr(&ran).as_str()), (Some(0), ""), "{shown}");
+        assert!(shown.contains("messages accepted so far: 1"), "{shown}");
         let Some(ran) = in_read_only_home(home.path(), &["doctor"]) else { return };
         let shown = String::from_utf8_lossy(&ran.stdout);
         assert_eq!(stderr(&ran), "");

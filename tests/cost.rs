@@ -167,7 +167,7 @@ async fn a_turn_stops_at_its_cost_budget() {
     let state = gateway.wait_done("in", &id).await;
     assert_eq!((state.body["error"]["code"].as_str(), model.count()), (Some("budget"), 3), "{}", state.body);
     let reply = state.text("reply");
-    assert!(reply.contains("has cost 0.0030 USD") && reply.contains("is 0.0025 USD"), "{reply}");
+    assert!(reply.contains("has cost 0.003 USD") && reply.contains("is 0.0025 USD"), "{reply}");
     assert_eq!(gateway.run(&["queue", "retry", &id]).await.code, Some(0));
     until("the turn to have spent as much once more", async || (model.count() >= 6).then_some(())).await;
     assert_eq!(gateway.wait_done("in", &id).await.body["error"]["code"], "budget", "it has the same again, no more");

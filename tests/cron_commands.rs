@@ -145,6 +145,10 @@ async fn the_cron_api_answers_errors_with_their_status() {
         (gateway.client.post(url("")).json(&json!({"promt": "x"})), 422, "unknown field `promt`"),
         (gateway.client.post(url("")).body("{"), 400, "not JSON"),
         (gateway.client.get(url("/x")), 404, "there is no job"),
+        (gateway.client.patch(url("/x")).json(&json!({"prompt": "y"})), 404, "there is no job"),
+        (gateway.client.patch(url("/n")).json(&json!({"promt": "y"})), 422, "unknown field `promt`"),
+        (gateway.client.get(url("?limit=1")), 400, "there is no parameter \"limit\"; allowed: none"),
+        (gateway.client.get(url("/n/history?limt=1")), 400, "there is no parameter \"limt\"; allowed: limit"),
         (gateway.client.delete(url("/x")), 404, "there is no job"),
         (gateway.client.post(url("/x/run")), 404, "there is no job"),
         (gateway.client.get(url("/x/history")), 404, "there is no job"),
@@ -154,6 +158,12 @@ async fn the_cron_api_answers_errors_with_their_status() {
         let message = answered.body["error"]["message"].as_str().unwrap_or_default();
         assert!(answered.status == status && message.contains(expected), "{expected}: {answered:?}");
     }
+    let edited = send(gateway.client.patch(url("/n")).json(&json!({"prompt": "y"}))).await;
+    assert_eq!(
+        (&edited.body["text"], &edited.body["schedule"], &edited.body["name"]),
+        (&json!("y"), &made.body["schedule"], &json!("n")),
+        "{edited:?}"
+    );
     assert_eq!(send(gateway.client.post(url("/n/disable"))).await.text("state"), "disabled");
     assert_eq!(send(gateway.client.get(url("/export"))).await.body["jobs"][0]["name"], "n");
     assert_eq!(send(gateway.client.delete(url("/n"))).await.body["removed"], true);
@@ -288,6 +298,45 @@ async fn the_offline_responder_creates_reminders() {
     assert!(ask(&format!("取消提醒 {id}")).await.contains("已取消"));
     assert_eq!(gateway.json(&["cron", "list"]).await, json!([]));
     assert!(ask("cancel reminder 7").await.contains("Job 7 not found"));
+}
+
+/// A machine whose zone has no name, by a rule such as `TZ=CST-8`, has its jobs by its own clock.
+#[tokio::test(flavor = "multi_thread")]
+async fn jobs_follow_the_clock_of_a_zone_without_a_name() {
+    for (rule, name, due) in [("CST-8", "+08:00", "T01:00:00Z"), ("UTC-8", "+08:00", "T01:00:00Z")] {
+        let gateway = Gateway::new(Setup::new().env("TZ", rule));
+        let ran = gateway.run(&["cron", "add", "--cron", "0 9 * * *", "--message", "x"]).await;
+        assert!(ran.stderr.contains(&format!("every day at 09:00 ({name}); next: ")), "{rule}: {ran:?}");
+        assert!(gateway.run(&["agent", "-m", "每天9点提醒我吃药"]).await.stdout.contains(" 09:00"));
+        assert!(gateway.run(&["agent", "-m", "remind me on 2031-01-02 at 9 to rest"]).await.stdout.contains(" 09:00"));
+        for job in gateway.json(&["cron", "list"]).await.as_array().expect("a list") {
+            assert!(job["next_at"].as_str().is_some_and(|at| at.ends_with(due)), "{rule}: {job}");
+        }
+        let clock = jiff::Timestamp::now() + jiff::SignedDuration::from_hours(8);
+        let now = gateway.run(&["agent", "-m", "What time is it?"]).await.stdout;
+        assert!(now.contains(" (+08), ") && now.contains(&clock.strftime("%Y-%m-%d").to_string()), "{rule}: {now}");
+        let doctor = gateway.run(&["doctor"]).await.stdout;
+        assert!(doctor.contains(&format!("{name}, now ")), "{rule}: {doctor}");
+    }
+    let gateway = Gateway::new(Setup::new().env("TZ", "CST6CDT,M3.2.0,M11.1.0"));
+    add(&gateway, &["--cron", "0 9 1 7 *", "--message", "x"]).await;
+    let jobs = gateway.json(&["cron", "list"]).await;
+    assert!(jobs[0]["next_at"].as_str().is_some_and(|at| at.ends_with("-07-01T14:00:00Z")), "summer time: {jobs}");
+}
+
+/// Each line names the zone of its times.
+#[tokio::test(flavor = "multi_thread")]
+async fn printed_times_name_their_zone() {
+    let gateway = Gateway::new(Setup::new());
+    for (at, expected) in [
+        (["--at", "2031-03-28T02:30:00"], "once, on Fri 2031-03-28 at 01:30 (UTC); next: 2031-03-28 01:30"),
+        (["--cron", "30 2 28 3 *"], "at 02:30 (Europe/Berlin); next: "),
+    ] {
+        let ran = gateway.run(&[&["cron", "add", "--message", "x", "--tz", "Europe/Berlin"][..], &at].concat()).await;
+        assert!(ran.stderr.contains(expected), "{ran:?}");
+    }
+    let table = gateway.run(&["cron", "list"]).await.stdout;
+    assert!(table.lines().skip(1).all(|line| line.contains("(UTC)") || line.contains("(Europe/Berlin)")), "{table}");
 }
 
 /// An exported file is imported unchanged. A malformed row is named, in the file and in the store.

@@ -280,6 +280,18 @@ async fn a_full_disk_refuses_new_messages_and_keeps_accepted_ones() {
         if reserve != "0B" {
             let ready = Gateway::try_send(gateway.client.get(gateway.url("/readyz"))).await.unwrap();
             assert_eq!((ready.status, ready.text("status")), (503, "degraded"), "{ready:?}");
+        } else {
+            let prompt = "x".repeat(20_000);
+            for args in
+                [&["cron", "add", "--every", "1h", "--prompt", &prompt][..], &["sessions", "clear", "webhook:in:a"]]
+            {
+                let output = gateway.command(args).output().await.unwrap();
+                let said = String::from_utf8(output.stderr).unwrap();
+                assert!(
+                    !output.status.success() && said.contains("the disk that holds the home is full"),
+                    "{args:?}: {said}"
+                );
+            }
         }
         gate.open();
         if reserve == "0B" {
@@ -348,4 +360,72 @@ async fn a_database_deleted_under_the_gateway_is_noticed_and_rescued() {
         assert_eq!(sent.text("status"), "duplicate", "m{n}: {sent:?}");
     }
     assert_eq!(notices(), 1, "told once");
+}
+
+/// How the owner deals with a deleted database.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum DeletedDatabase {
+    /// The owner stops the gateway and does what the notice says.
+    Stopped,
+    /// The gateway is killed, and the owner does what the notice says.
+    Killed,
+    /// The gateway is killed, and the owner leaves the log of the deleted database beside the renamed copy.
+    LogLeft,
+}
+
+/// The copy of a deleted database takes its place as the notice says: sessions, jobs, memories and messages are complete, and the log
+/// of the deleted file changes nothing in it.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_copy_of_a_deleted_database_takes_its_place_as_the_notice_says() {
+    const LOGS: [&str; 2] = ["daoyou.db-wal", "daoyou.db-shm"];
+    for case in [DeletedDatabase::Stopped, DeletedDatabase::Killed, DeletedDatabase::LogLeft] {
+        let sink = Sink::signed().await;
+        let setup = Setup::new().hook(Hook::bearer("in")).hook(Hook::bearer("notes").callback(&sink));
+        let setup = setup.set("owner.notify", "webhook:notes:owner").set("heartbeat.every", "1s");
+        let mut gateway = Gateway::start(setup).await;
+        send_large_messages(&gateway, 30).await;
+        gateway.json(&["memory", "add", "The cat is called Momo"]).await;
+        let job = ["cron", "add", "--every", "12h", "--prompt", "x", "--channel", "webhook:notes", "--chat", "c0"];
+        gateway.json(&job).await;
+        let before = contents(&gateway).await;
+        fs::remove_file(gateway.database()).unwrap();
+        let posts = || sink.posts().into_iter().map(|post| post.data("content").to_owned());
+        let notice = until("the notice", async || posts().find(|text| text.contains("daoyou.db.rescued-"))).await;
+        assert!(LOGS.iter().all(|log| notice.contains(log)), "{notice}");
+
+        if case == DeletedDatabase::Stopped {
+            gateway.stop().await;
+        } else {
+            gateway.kill9().await;
+        }
+        for log in LOGS.map(|log| gateway.home().join(log)) {
+            assert_eq!(log.exists(), case != DeletedDatabase::Stopped, "{case:?}: {}", log.display());
+            if case == DeletedDatabase::Killed {
+                fs::remove_file(log).unwrap();
+            }
+        }
+        let home = gateway.home();
+        let names = || fs::read_dir(&home).unwrap().map(|entry| entry.unwrap().path());
+        let found = |word: &str| names().filter(|path| path.display().to_string().contains(word)).collect::<Vec<_>>();
+        let copies = found(".rescued-");
+        assert!(matches!(&copies[..], [_]), "{copies:?}");
+        fs::rename(&copies[0], gateway.database()).unwrap();
+        let doctor = gateway.run(&["doctor"]).await.stdout;
+        assert!(doctor.contains("ok    database  "), "{case:?}: {doctor}");
+        gateway.up().await;
+        assert_eq!(contents(&gateway).await, before, "{case:?}");
+        assert_eq!(losses(&gateway).await, (0, String::new()), "{case:?}");
+        let left = (found(".corrupt-").len(), found("daoyou.db-wal.stale-").len());
+        assert_eq!(left, (0, usize::from(case != DeletedDatabase::Killed)), "{case:?}");
+        gateway.stop().await;
+    }
+}
+
+/// Returns the sessions, jobs and memories of a gateway.
+async fn contents(gateway: &Gateway) -> [Value; 3] {
+    [
+        gateway.json(&["sessions", "list"]).await,
+        gateway.json(&["cron", "list"]).await,
+        gateway.json(&["memory", "show"]).await,
+    ]
 }

@@ -2,9 +2,11 @@
 
 use std::fs::{self, File, Permissions};
 use std::io::Write;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{PermissionsExt, chown};
 use std::os::unix::net::UnixListener;
+use std::os::unix::process::CommandExt;
 use std::path::Path;
+use std::process::Command;
 use std::time::{Duration, SystemTime};
 
 use axum::Router;
@@ -175,6 +177,15 @@ const BROKEN: &[Row] = &[
         true,
     ),
     (
+        "a closed workspace",
+        |home| chmod(&home.join("workspace"), 0o000),
+        "workspace",
+        "fail",
+        "cannot be written",
+        "chmod u+rwx ",
+        true,
+    ),
+    (
         "leftovers",
         |home| {
             let draft = File::create(home.join("token.0123456789abcdef")).unwrap();
@@ -183,6 +194,19 @@ const BROKEN: &[Row] = &[
         "leftovers",
         "warn",
         "1 temporary",
+        "--fix",
+        true,
+    ),
+    (
+        "a killed restore",
+        |home| {
+            fs::create_dir(home.join("daoyou.restoring-7")).unwrap();
+            chmod(&home.join("daoyou.restoring-7"), 0o700);
+            fs::write(home.join("daoyou.restoring-7/token"), "secret").unwrap();
+        },
+        "leftovers",
+        "warn",
+        "daoyou.restoring-7",
         "--fix",
         true,
     ),
@@ -361,6 +385,23 @@ async fn doctor_reports_a_missing_home() {
     let text = String::from_utf8_lossy(&nowhere.stdout);
     assert_eq!(nowhere.status.code(), Some(1), "{nowhere:?}");
     assert!(text.contains("there is no home: neither --home, nor DAOYOU_HOME, nor HOME is set"), "{text}");
+}
+
+/// In a sandbox with a `/tmp` of its own a command can write below it; that reaches no home there.
+#[test]
+fn a_home_below_tmp_raises_no_false_alarm_about_the_sandbox() {
+    const OTHER: u32 = 61_234;
+    let folder = tempfile::tempdir_in("/tmp").unwrap();
+    let mut command = Command::new(executable_by_all(binary()));
+    if is_root() {
+        chown(folder.path(), Some(OTHER), Some(OTHER)).unwrap();
+        command.uid(OTHER).gid(OTHER);
+    }
+    command.env("HOME", folder.path()).env("DAOYOU_HOME", folder.path().join("home")).current_dir(folder.path());
+    let ran = command.args(["doctor", "--fix", "--json"]).output().unwrap();
+    let report: Value = serde_json::from_slice(&ran.stdout).unwrap();
+    let sandbox = report["checks"].as_array().unwrap().iter().find(|check| check["name"] == "sandbox").unwrap();
+    assert!(!sandbox["message"].as_str().unwrap().contains("a command could"), "{sandbox}");
 }
 
 /// Starts a service that answers its list of models and calls with the given statuses; returns its address.

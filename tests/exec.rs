@@ -3,6 +3,7 @@
 use std::fs;
 use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -18,7 +19,7 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use crate::support::processes::{is_running, peak_bytes, unique_sleep};
-use crate::support::requirements::{bubblewrap_is_missing, sandbox_is_missing, skip_story};
+use crate::support::requirements::{bubblewrap_is_missing, is_missing, sandbox_is_missing, skip_story};
 use crate::support::{PATIENCE, POLL, tool_context, until, write_file};
 
 mod escape;
@@ -391,6 +392,63 @@ async fn a_command_sees_of_a_folder_of_others_only_the_own_files_that_it_names()
         let found: Vec<&str> = result.taint.iter().map(String::as_str).collect();
         assert_eq!((result.render().as_str(), &found[..]), (expected, sources), "{command}");
     }
+}
+
+/// The file with the rest of a long output stays hidden from commands that do not name it. If its content comes from others, the
+/// output of a command that reads it does, too.
+#[tokio::test]
+async fn a_command_sees_the_long_outputs_of_its_conversation_by_name_only() {
+    if bubblewrap_is_missing() || is_missing("make", "make") {
+        return;
+    }
+    let harness = Harness::new(ExecConfig::default());
+    let run = async |name: &str, arguments: Value| {
+        let call = ToolCall { id: "call-1".to_owned(), name: name.to_owned(), arguments: arguments.to_string() };
+        harness.executor.run(&call, &context(&CancellationToken::new())).await.result
+    };
+    let stored = async |command: &str| run("exec", json!({ "command": command })).await.spill.unwrap().path;
+    let own = stored("seq 20000; echo own").await;
+    let others = stored("ls mail; seq 20000; echo of others").await;
+    assert!(others.ends_with("-others.txt"), "{others}");
+    let reads_both = "tail -qn1 .daoyou/*/*/spill/*";
+    for (command, expected, is_foreign) in [
+        ("tail -qn1 .[d]aoyou/*/*/*/* 2>&1", "", false),
+        ("grep -rh '^o' . | sort", "", false),
+        (&format!("tail -n1 {own}"), "own\n", false),
+        (&format!("tail -qn1 $(dirname {own})/*"), "own\n", false),
+        (&format!("tail -n1 {others}"), "of others\n", true),
+        (reads_both, "of others\nown\n", true),
+    ] {
+        let result = run("exec", json!({ "command": command })).await;
+        let sources: Vec<_> = result.taint.iter().collect();
+        assert_eq!(!sources.is_empty(), is_foreign, "{command}: {sources:?}");
+        let lines = |text: &str| {
+            text.lines().filter(|line| line.starts_with('o')).map(|line| format!("{line}\n")).collect::<String>()
+        };
+        assert_eq!(lines(&result.content), expected, "{command}: {}", result.render());
+    }
+    fs::write(harness.workspace().join("Makefile"), format!("test:\n\t{reads_both}\n")).unwrap();
+    let tested = run("run_test", json!({})).await;
+    assert!(tested.taint.is_empty() && !tested.render().contains("of others"), "{}", tested.render());
+}
+
+/// A command that closes the workspace keeps no later call from working.
+#[tokio::test]
+async fn a_command_cannot_close_the_workspace_for_others() {
+    if bubblewrap_is_missing() {
+        return;
+    }
+    let harness = Harness::new(ExecConfig::default());
+    let closed = harness.workspace();
+    for (command, expected) in
+        [("echo text > a.txt; chmod 000 .", "(done, no output)"), ("cat a.txt; chmod 500 .", "text\n")]
+    {
+        assert_eq!(harness.run(command).await, expected);
+        assert_eq!(fs::metadata(&closed).unwrap().permissions().mode() & 0o700, 0o700, "{command}");
+    }
+    // A command in the background, or one that was killed, may leave the workspace closed.
+    fs::set_permissions(&closed, fs::Permissions::from_mode(0o000)).unwrap();
+    assert_eq!(harness.run("cat a.txt").await, "text\n");
 }
 
 /// Runs in a process from which Landlock's system calls are hidden.

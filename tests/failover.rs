@@ -302,16 +302,20 @@ async fn agent_reports_that_its_message_waits() {
     *gateway.setup() = setup(port_of(&model));
     fail_requests_while(&model, &is_down, "typed");
     gateway.up().await;
-    let mut asking = gateway.command(&["agent", "-m", "typed one", "--session", "cli:one"]);
-    let mut asking = asking.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    let mut errors = BufReader::new(asking.stderr.take().unwrap()).lines();
+    // `chat` first: the owner's notice goes to the terminals that are connected when the first message waits.
     let back = async {
+        until("the first to wait", async || (notices(&gateway).len() == 1).then_some(())).await;
+        let mut asking = gateway.command(&["agent", "-m", "typed one", "--session", "cli:one"]);
+        let mut asking = asking.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut errors = BufReader::new(asking.stderr.take().unwrap()).lines();
         until("both to wait", async || (notices(&gateway).len() == 2).then_some(())).await;
         assert_eq!(deadline("the notice", errors.next_line()).await.unwrap().as_deref(), Some(FAULT_NOTICE));
         is_down.store(false, Ordering::SeqCst);
-        gateway.ask("in", "d", "hello").await
+        gateway.ask("in", "d", "hello").await;
+        (asking, errors)
     };
-    let (chat, _) = tokio::join!(gateway.run_with_input(&["chat", "--session", "cli:two"], "typed two\n"), back);
+    let typed = gateway.run_with_input(&["chat", "--session", "cli:two"], "typed two\n");
+    let (chat, (asking, mut errors)) = tokio::join!(typed, back);
     let asked = deadline("the reply", asking.wait_with_output()).await.unwrap();
     assert_eq!((asked.status.code(), asked.stdout), (Some(0), b"echo: typed one\n".to_vec()));
     assert_eq!(errors.next_line().await.unwrap(), None, "it is said once");

@@ -176,13 +176,56 @@ async fn files_of_others_are_committed_only_by_name() {
         write_file(harness.gateway.workspace().join(name), "x\n");
     }
     let all = json!({"message": "all", "all_files": true});
-    let left_out = "[left out, as others may have written it: mail/, scratch/; to commit it, name it in files]";
+    let left_out =
+        "because it is memory or others may have written it: mail/, scratch/; to commit it, name it in files]";
     let result = harness.check("git_commit", all, &["\nA own.txt", left_out]).await;
     assert!(!result.contains("x.txt") && !result.contains("y.txt"), "{result}");
     let tracked = harness.exec("git ls-files").await;
     assert!(tracked.contains("own.txt") && !tracked.contains("x.txt") && !tracked.contains("y.txt"), "{tracked}");
     let named = json!({"message": "named", "files": ["mail"]});
     harness.check("git_commit", named, &["1 file changed\nA mail/ab/x.txt"]).await;
+}
+
+/// Memory files that are in the index or the history are not shown to other senders, nor in a diff without their path.
+#[tokio::test(flavor = "multi_thread")]
+async fn tracked_memory_is_shown_to_the_owner_alone() {
+    let Some(harness) = Harness::start().await else { return };
+    let gateway = &harness.gateway;
+    let calls = async |trust: &str, chat: &str, calls: Value| {
+        let message = json!({
+            "channel": "webhook:in", "external_id": chat, "chat_id": chat, "sender": trust, "trust": trust,
+            "content": calls.to_string(), "attachments": [], "received_at": jiff::Timestamp::now(),
+        });
+        let id = gateway.deliver(&message).await;
+        let reply = gateway.wait_done("in", &id).await.text("reply").to_owned();
+        serde_json::from_str::<Vec<String>>(&reply).unwrap_or_else(|_| panic!("{trust}: {reply}"))
+    };
+    let write = |pin: &str| {
+        write_file(gateway.workspace().join("memory/pin.txt"), &format!("the PIN is {pin}\n"));
+        write_file(gateway.workspace().join("own.txt"), &format!("{pin} own\n"));
+    };
+    write("4711");
+    let commit = format!("{INIT} git add own.txt memory/pin.txt && git commit -q -m one && echo committed");
+    let results = calls("owner", "setup", json!([["exec", {"command": commit}]])).await;
+    assert!(results[0].contains("committed"), "{results:?}");
+    // Longer than before: git compares only whole seconds and sizes of a file that was hidden when the index was written.
+    write("47120");
+    let asked = json!([
+        ["git_diff", {}], ["git_status", {}], ["git_diff", {"path": "memory/pin.txt"}],
+        ["git_commit", {"message": "x", "all_files": true}],
+    ]);
+    for (trust, is_shown) in [("known", false), ("owner", true)] {
+        write_file(gateway.workspace().join("own.txt"), &format!("{trust} own\n"));
+        let results = calls(trust, trust, asked.clone()).await;
+        assert!(results[0].contains(&format!("+{trust} own")) && !results[0].contains("PIN"), "{trust}: {results:?}");
+        assert_eq!(results[1].contains("pin.txt"), is_shown, "{trust}: {results:?}");
+        assert_eq!(results[2].contains("47120"), is_shown, "{trust}: {results:?}");
+        assert!(
+            results[3].contains("own.txt") && results[3].contains("it: memory/; to commit it"),
+            "{trust}: {results:?}"
+        );
+        assert!(!results[3].contains("pin.txt"), "{trust}: {results:?}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -87,7 +87,7 @@ fn hostile_bodies(host: &str, hook: &str) -> Vec<Case> {
 async fn hostile_requests_get_one_clear_answer() {
     let gateway = Gateway::start(Setup::new().hook(Hook::bearer("in"))).await;
     let host = format!("Host: {}\n", gateway.address());
-    let hook = format!("POST /webhook/in HTTP/1.1\n{host}Authorization: Bearer a-bearer-secret\nConnection: close\n");
+    let hook = format!("POST /webhook/in HTTP/1.1\n{host}Authorization: Bearer the-bearer-secret\nConnection: close\n");
     for (name, text, status, code) in [hostile_heads(&host, &hook), hostile_bodies(&host, &hook)].concat() {
         let got = gateway.exchange(&text).await;
         println!("{name:32} {status} {}", got.lines().last().unwrap_or_default());
@@ -129,7 +129,7 @@ async fn a_thousand_slow_connections_delay_nobody() {
             0 => String::new(),
             1 => format!("GET /healthz HTTP/1.1\nHost: {host}\nX-"),
             _ => format!(
-                "POST /webhook/in HTTP/1.1\nHost: {host}\nAuthorization: Bearer a-bearer-secret\nContent-Length: 9\n\n{{"
+                "POST /webhook/in HTTP/1.1\nHost: {host}\nAuthorization: Bearer the-bearer-secret\nContent-Length: 9\n\n{{"
             ),
         };
         let mut stream = TcpStream::connect(&host).await.unwrap();
@@ -349,4 +349,37 @@ async fn listening_beyond_loopback_requires_a_strong_token() {
         assert_eq!(output.status.code(), Some(if fault.is_some() { 78 } else { 0 }), "{env:?} {errors}");
         assert!(errors.contains(fault.unwrap_or_default()) && !errors.contains("short\""), "{env:?} {errors}");
     }
+}
+
+/// Each GET route that needs no name answers with the kind of JSON that the description says, and knows no other parameters.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_description_of_the_routes_names_the_kinds_of_their_answers() {
+    let gateway = Gateway::start(Setup::new().hook(Hook::bearer("in"))).await;
+    let get = async |path: &str| {
+        Gateway::try_send(gateway.client.get(gateway.url(path)).bearer_auth(gateway.token())).await.expect("an answer")
+    };
+    let described = get("/api/openapi.json").await.body;
+    let mut compared = 0;
+    for (path, methods) in described["paths"].as_object().unwrap() {
+        let route = &methods["get"];
+        let kind = &route["responses"]["200"]["content"]["application/json"]["schema"]["type"];
+        let mut path = path.replace("/api/channels/{name}", "/api/channels/webhook:in");
+        if path.contains('{') || !kind.is_string() {
+            continue;
+        }
+        let parameters = route["parameters"].as_array().into_iter().flatten();
+        let needed = parameters.filter(|parameter| parameter["in"] == "query" && parameter["required"] == true);
+        path.extend(needed.enumerate().map(|(at, parameter)| {
+            format!("{}{}=x", if at == 0 { "?" } else { "&" }, parameter["name"].as_str().unwrap())
+        }));
+        let answer = get(&path).await;
+        let found = if answer.body.is_array() { "array" } else { "object" };
+        assert_eq!((answer.status, found), (200, kind.as_str().unwrap()), "{path}: {answer:?}");
+        compared += 1;
+        if path.starts_with("/api/") {
+            let unknown = get(&format!("{path}{}nothing=1", if path.contains('?') { "&" } else { "?" })).await;
+            assert_eq!(unknown.status, 400, "{path}: {unknown:?}");
+        }
+    }
+    assert!(compared > 25, "{compared}");
 }

@@ -125,9 +125,9 @@ async fn an_unusable_option_writes_nothing() {
         (&["--yes", "--provider", "mine"], 1, "add its address with --base-url"),
         (&["--yes", "--model", "gpt"], 1, "write --model PROVIDER/MODEL"),
         (&["--yes", "--base-url", unreachable], 1, "add --provider NAME"),
-        (&["--yes", "--timezone", "Mars/Olympus"], 78, "\"Mars/Olympus\" is no known time zone"),
+        (&["--yes", "--timezone", "Mars/Olympus"], 78, "--timezone: agent.timezone: \"Mars/Olympus\" is no"),
         (&["--no-test"], 2, "--yes"),
-        (&[&["--yes"], &mine("ftp://x")[..]].concat(), 78, "providers.mine.base_url: the value is no web address"),
+        (&[&["--yes"], &mine("ftp://x")[..]].concat(), 78, "--base-url: providers.mine.base_url: the value is no"),
         (&[&["--yes"], &mine(unreachable)[..]].concat(), 1, "asked: http://127.0.0.1:9/v1/chat/completions"),
         (&[&["--yes"], &mine(&base)[..]].concat(), 1, "it refuses the key"),
     ] {
@@ -159,6 +159,8 @@ async fn a_missing_variable_of_a_configured_key_is_named() {
     for expected in ["the environment variable NONE is not set", "export NONE='the secret'"] {
         assert!(ran.stderr.contains(expected) && !ran.stderr.contains("it is not set up"), "{ran:?}");
     }
+    let ran = run(&gateway, &["init", "--yes", "--timezone", "Mars/Olympus"], &[]).await;
+    assert!(ran.code == Some(78) && ran.stderr.contains("--timezone") && !ran.stderr.contains("NONE"), "{ran:?}");
 }
 
 /// An existing configuration keeps its comments, its order and its secrets. A broken configuration stays unchanged.

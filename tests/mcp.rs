@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
@@ -151,6 +152,7 @@ async fn an_unusable_server_affects_no_other_server() {
         ("silent", "notes did not start within 1s (mcp.notes.start_timeout)"),
         ("too-deep", "notes answers: the answer cannot be read: recursion limit exceeded"),
         ("flood", "it prints too much to its standard output that is no message"),
+        ("flood-of-messages", "notes was stopped: it sent more than 10000 messages within 10 s"),
     ] {
         let setup = with_server(with_server(Setup::new(), "notes", mode), "good", "works");
         let gateway = Gateway::start(setup.set("mcp.notes.start_timeout", "1s")).await;
@@ -193,8 +195,11 @@ async fn odd_answers_are_read_or_are_one_clear_error() {
         let limit = if mode == "hangs-in-call" { "1s" } else { "1m" };
         let gateway = Gateway::start(with_server(Setup::new(), "notes", mode).set("mcp.notes.timeout", limit)).await;
         listed(&gateway, "notes").await;
+        let begun = Instant::now();
         let result = says(&gateway, &format!("notes__{tool}"), &json!({"text": "x"})).await;
         assert!(result.contains(expected), "{mode}: {result}");
+        // The result does not wait for the ping of a server that hangs, which takes 5 s.
+        assert!(mode != "hangs-in-call" || begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
         assert_eq!(lines(&gateway, "calls.txt"), 1, "{mode}: a call that was sent is never sent again");
     }
 }
@@ -242,6 +247,19 @@ async fn a_server_that_ended_is_started_again() {
     }
     assert_eq!(lines(&gateway, "calls.txt"), 2);
     assert!(lines(&gateway, "starts.txt") >= 2);
+}
+
+/// The next call waits until the hung program has failed to give a sign of life, and starts it again.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_hangs_is_started_again_by_the_next_call() {
+    if no_servers() {
+        return;
+    }
+    let gateway = Gateway::start(with_server(Setup::new(), "notes", "hangs-once").set("mcp.notes.timeout", "1s")).await;
+    listed(&gateway, "notes").await;
+    let hung = says(&gateway, "notes__echo", &json!({"text": "one"})).await;
+    assert!(hung.contains("notes did not answer within 1 s"), "{hung}");
+    assert_eq!(says(&gateway, "notes__echo", &json!({"text": "two"})).await, "echo: two");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -465,9 +483,14 @@ struct HttpServer(Child, u16);
 
 impl HttpServer {
     fn start() -> Self {
+        Self::with_arguments(&[])
+    }
+
+    fn with_arguments(arguments: &[&str]) -> Self {
         use std::io::{BufRead, BufReader};
         let mut child = Command::new(PYTHON)
             .args(["-c", HTTP_SERVER])
+            .args(arguments)
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .spawn()
@@ -482,6 +505,30 @@ impl Drop for HttpServer {
     fn drop(&mut self) {
         self.0.kill().ok();
         self.0.wait().ok();
+    }
+}
+
+/// A server that answers the first message with an endless stream is disconnected, at once if it floods, or else when its time is up.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stream_without_end_ends_with_its_connection() {
+    if no_servers() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let gone = folder.path().join("gone");
+    let server = HttpServer::with_arguments(&[gone.to_str().unwrap()]);
+    for (path, limit, expected) in [
+        ("/flood", "1m", "web was disconnected: it sent more than 10000 messages within 10 s"),
+        ("/drip", "1s", "web did not start within 1s"),
+    ] {
+        let setup = Setup::new().set("mcp.web.url", format!("http://127.0.0.1:{}{path}", server.1));
+        let gateway = Gateway::start(setup.set("mcp.web.start_timeout", limit)).await;
+        let tested = gateway.run(&["mcp", "test", "web"]).await.stderr;
+        assert!(tested.contains(expected), "{tested}");
+        until("the end of the stream", async || {
+            std::fs::read_to_string(&gone).is_ok_and(|gone| gone.contains(path)).then_some(())
+        })
+        .await;
     }
 }
 

@@ -106,6 +106,10 @@ fn post(gateway: &Gateway, message: &Value) -> RequestBuilder {
     request.header("content-type", "application/json").body(message.to_string())
 }
 
+fn delete(gateway: &Gateway) -> RequestBuilder {
+    http_client().delete(gateway.url("/mcp")).bearer_auth(gateway.token())
+}
+
 /// Returns a call in the newer protocol version, which needs no session.
 fn post_alone(gateway: &Gateway, message: &Value) -> RequestBuilder {
     let mut message = message.clone();
@@ -262,6 +266,11 @@ async fn both_protocol_eras_work_over_http_and_need_the_token() {
         (post(&gateway, &initialize(OLD)).header("origin", "https://evil.example"), 403),
         (post(&gateway, &initialize(OLD)).header("host", "evil.example"), 403),
         (post(&gateway, &hello).header("mcp-session-id", "unknown"), 404),
+        (delete(&gateway).header("mcp-session-id", "unknown"), 404),
+        (delete(&gateway), 400),
+        (delete(&gateway).header("mcp-session-id", &session), 204),
+        (delete(&gateway).header("mcp-session-id", &session), 404),
+        (post(&gateway, &hello).header("mcp-session-id", &session), 404),
         (post(&gateway, &hello), 400),
         (post(&gateway, &json!(1)), 400),
         (post(&gateway, &json!({"jsonrpc": "2.0"})), 400),

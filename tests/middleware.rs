@@ -39,6 +39,31 @@ async fn a_session_over_budget_asks_no_model() {
     assert_eq!(model.refused(), Vec::<String>::new());
 }
 
+/// A session's and a turn's budget include the sub-agents, which stop with them.
+#[tokio::test(flavor = "multi_thread")]
+async fn sub_agents_have_no_budget_of_their_own() {
+    for (key, limit, said) in [
+        ("agent.budget.session_tokens", 3_000.into(), "3000 tokens of 3000 tokens"),
+        ("agent.budget.session_cost", 0.003.into(), "0.003 USD of 0.003 USD"),
+        ("agent.budget.turn_cost", 0.003.into(), "has cost 0.003 USD"),
+    ] {
+        let model = Model::start().await;
+        let task = json!({"task": "dig for ever", "wait": true});
+        model.on("delegate", [Reply::tool("spawn", &task).usage(1_000, 0)]);
+        model.on("dig for ever", [Reply::tool("list_dir", &json!({"path": "."})).usage(1_000, 0)]);
+        let price = |name: &str| format!("agent.fallback_price.{name}");
+        let setup = Setup::scripted(&model).set(key, toml::Value::clone(&limit));
+        let gateway = Gateway::start(setup.set(&price("input"), 1.0).set(&price("output"), 1.0)).await;
+        let answered = ask(&gateway, "c", "delegate").await;
+        let reply = answered.text("reply");
+        assert_eq!((&answered.body["error"]["code"], model.count()), (&json!("budget"), 3), "{key}: {answered:?}");
+        assert!(reply.contains(said), "{key}: {reply}");
+        let cost = gateway.ask("in", "c", "/cost").await;
+        let session = cost.lines().find(|line| line.contains("session")).unwrap_or_default();
+        assert!(session.contains("3000"), "{key}: {cost}");
+    }
+}
+
 /// The daily budget covers all sessions and also applies within a turn. Usage before a crash counts when the turn continues.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_daily_budget_survives_a_crash_in_a_turn() {
@@ -130,15 +155,15 @@ async fn a_secret_found_by_a_tool_is_redacted() {
     let reply = "The key is a-model-key, said the model.";
     model.on("look", [Reply::tool("read_file", &json!({"path": "notes.txt"})), Reply::text(reply).chunk_chars(3)]);
     let gateway = Gateway::start(Setup::scripted(&model)).await;
-    std::fs::write(gateway.workspace().join("notes.txt"), "key = a-model-key; hook = a-bearer-secret\n").unwrap();
+    std::fs::write(gateway.workspace().join("notes.txt"), "key = a-model-key; hook = the-bearer-secret\n").unwrap();
     assert_eq!(gateway.ask("in", "c", "look").await, "The key is (hidden), said the model.");
     let request = model.requests_about("look")[1].to_string();
     assert!(request.contains("key = (hidden); hook = (hidden)"), "{request}");
-    assert!(!request.contains("a-model-key") && !request.contains("a-bearer-secret"), "{request}");
+    assert!(!request.contains("a-model-key") && !request.contains("the-bearer-secret"), "{request}");
     wait_settled(&gateway.database()).await;
     let journal = Journal::read(&gateway.database()).unwrap();
     let kept = format!("{:?}{:?}{:?}", journal.steps, journal.messages, journal.outbox);
-    assert!(!kept.contains("a-model-key") && !kept.contains("a-bearer-secret"), "{kept}");
+    assert!(!kept.contains("a-model-key") && !kept.contains("the-bearer-secret"), "{kept}");
 
     model.on("tell", [Reply::tool("message", &json!({"content": "it is a-model-key"})), Reply::text("told")]);
     assert_eq!(gateway.ask("in", "c", "tell").await, "told");

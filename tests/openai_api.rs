@@ -324,6 +324,38 @@ async fn a_failed_turn_is_an_error_that_clients_do_not_repeat() {
     assert_eq!(events.last().unwrap()["error"]["code"], body["error"]["code"], "{events:?}");
 }
 
+/// The retry of a response that broke off continues the stream where it differs, and the last events have the reply alone.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_response_that_broke_off_is_not_streamed_twice() {
+    const REPLY: &str = "Hello world, all good.";
+    let model = Model::start().await;
+    for (number, broken) in [(1, REPLY), (3, REPLY), (5, "Good morning to all.")] {
+        model.nth(number, Reply::text(broken).chunk_chars(5).drops_after(4));
+        model.nth(number + 1, Reply::text(REPLY));
+    }
+    let gateway = Gateway::start(Setup::new().model(&model)).await;
+    let mut streamed = say("chat");
+    streamed["stream"] = json!(true);
+    assert_eq!(joined(&events(post(&gateway, &streamed)).await, "content"), REPLY);
+    let respond = async |input: &str| {
+        let request = http_client().post(gateway.url("/v1/responses")).bearer_auth(gateway.token());
+        let body =
+            deadline("a stream", send(request.json(&json!({"input": input, "stream": true}))).await.text()).await;
+        let body = body.unwrap();
+        let data = body.lines().filter_map(|line| line.strip_prefix("data: "));
+        data.map(|event| serde_json::from_str(event).unwrap()).collect::<Vec<Value>>()
+    };
+    for (input, is_repeated) in [("response", true), ("other", false)] {
+        let events = respond(input).await;
+        let deltas: String = events.iter().filter_map(|event| event["delta"].as_str()).collect();
+        assert!(deltas.ends_with(REPLY) && (deltas == REPLY) == is_repeated, "{deltas}");
+        let completed = &events.last().unwrap()["response"]["output"][0]["content"][0]["text"];
+        let done = events.iter().find(|event| event["type"] == "response.output_text.done").unwrap();
+        assert_eq!((completed, &done["text"]), (&json!(REPLY), &json!(REPLY)));
+    }
+    assert_eq!(model.count(), 6);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_disconnected_client_loses_the_stream_and_a_repeated_request_is_one_message() {
     let model = Model::start().await;

@@ -45,6 +45,13 @@ async fn scripted_model() -> Model {
     model.on("look around", [look, streamed(ANSWER)]);
     let run = Reply::tool("exec", &json!({"command": "echo hello"})).saying("I will run it.");
     model.on("run a command", [run, Reply::text("The command is settled.")]);
+    // Blanks that would move the second command out of the card.
+    let hidden = format!("echo safe{}; id > evil\u{202e}", "\u{a0}".repeat(3_000));
+    model.on("hide it", [Reply::tool("exec", &json!({"command": hidden})), Reply::text("It is settled.")]);
+    let numbers = json!({"question": "How many doors?", "options": [3, 1, 2]});
+    let twice =
+        Reply::tool("ask_user", &numbers).and_tool("ask_user", &json!({"question": "Sure?", "options": ["Yes"]}));
+    model.on("ask twice", [twice, Reply::text("Both are answered.")]);
     let options = ["Green", "Blue", "Leave it as it is"];
     let ask = Reply::tool("ask_user", &json!({"question": "Which colour shall the door have?", "options": options}));
     model.on("ask me", [ask, Reply::text("The door is painted.")]);

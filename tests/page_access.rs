@@ -288,6 +288,27 @@ async fn two_tokens_and_arrays_in_place_of_objects_are_refused() {
     assert_eq!(gateway.json(&["tokens", "list"]).await.as_array().unwrap().len(), 1);
 }
 
+/// The holder of a chat token reads its chats, whoever writes there first.
+#[tokio::test(flavor = "multi_thread")]
+async fn private_memory_is_not_used_in_the_chats_of_a_token() {
+    let model = Model::start().await;
+    model.on("hello in", [Reply::tool("recall", &json!({"query": "submarine"})), Reply::text("done")]);
+    let gateway = Gateway::start(Setup::new().model(&model)).await;
+    assert_eq!(gateway.run(&["memory", "add", "The submarine is yellow"]).await.code, Some(0));
+    token(&gateway, "bob", "chat").await;
+    let owner = PageClient::login(&gateway, &gateway.token()).await;
+    for (session, is_used) in [("page:mine", true), ("page:bob.1", false)] {
+        let content = format!("hello in {session}");
+        owner.say(Some(session), &content).await;
+        let asked = until("the turn to end", async || {
+            let asked = model.requests_about(&content);
+            (asked.len() == 2).then_some(asked)
+        })
+        .await;
+        assert_eq!(json!(asked).to_string().contains("yellow"), is_used, "{session}: {asked:?}");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn the_events_of_a_revoked_token_end_at_once() {
     let gateway = Gateway::start(Setup::new()).await;

@@ -7,6 +7,9 @@ use crate::support::gateway::Message;
 use crate::support::page::{PageClient, ServerEvent, text_of};
 use crate::support::{Gate, Gateway, Model, Reply, Setup, until};
 
+/// A chat of the page.
+const SESSION: &str = "page:chat";
+
 /// Returns the content of events, without their ids.
 fn facts(events: &[ServerEvent]) -> Vec<(String, Value)> {
     events.iter().filter(|event| event.kind == "turn").map(|event| (event.id.clone(), event.data.clone())).collect()
@@ -316,9 +319,9 @@ async fn cost_settings_previews_and_memories_are_served() {
         (&made["id"], &made["name"], &json!("the news")),
         "{edited}"
     );
-    for (path, fields) in [(path.as_str(), json!({"prompt": "x"})), ("/api/cron/nothing", fields)] {
+    for (path, fields, status) in [(path.as_str(), json!({"prompt": ""}), 422), ("/api/cron/nothing", fields, 404)] {
         let refused = page.request(Method::PATCH, path).json(&fields).send().await.unwrap();
-        assert!([404, 422].contains(&refused.status().as_u16()), "{path} {fields}");
+        assert_eq!(refused.status(), status, "{path} {fields}");
     }
     for text in ["read me the news", "every banana at 9 read", "every Monday at 25:00: news", "", "every Monday at 9"] {
         let answer = page.request(Method::POST, "/api/cron/preview").json(&json!({"text": text})).send().await.unwrap();
@@ -432,4 +435,109 @@ async fn requests_that_mean_no_known_chat_or_another_message_are_refused() {
         let expected = json!({"code": "too_large", "message": format!("the body is larger than {limit}")});
         assert_eq!((status, &refused["error"]), (413, &expected), "{path}");
     }
+}
+
+/// A turn is asked again with its file: its session goes back to the end of the turn before, or to the beginning, and only if the new
+/// message can be accepted.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_message_that_replaces_the_last_turn_goes_back_before_it() {
+    let gateway = Gateway::start(Setup::new()).await;
+    let page = PageClient::login(&gateway, &gateway.token()).await;
+    let send = async |body: Value| {
+        let answer = page.request(Method::POST, "/api/chat").json(&body).send().await.unwrap();
+        (answer.status().as_u16(), answer.json::<Value>().await.unwrap())
+    };
+    let path = format!("/api/sessions/{SESSION}");
+    // Returns the person's texts in the history, once it ends with a reply to the turn.
+    let texts = async |turn: &Value| {
+        until("the turn in the history", async || {
+            let answer = page.request(Method::GET, &path).send().await.unwrap();
+            let shown: Value = answer.json().await.unwrap();
+            let messages = shown["messages"].as_array()?.clone();
+            let of_users = messages.iter().filter(|message| message["role"] == "user");
+            (messages.last()?["turn"] == *turn).then(|| of_users.map(|one| one["text"].clone()).collect::<Vec<_>>())
+        })
+        .await
+    };
+    let file = page.request(Method::POST, "/api/files?name=a.txt").body("text").send().await.unwrap();
+    let file: Value = file.json().await.unwrap();
+    let one = send(json!({"session": SESSION, "content": "one"})).await.1["id"].clone();
+    texts(&one).await;
+    let two = send(json!({"session": SESSION, "content": "two", "files": [file["id"]]})).await.1["id"].clone();
+    assert_eq!(texts(&two).await, ["one", "two"]);
+    let files = json!([page.get(&path).await["messages"][2]["attachments"][0]["id"]]);
+    let unknown = "7b0c1fa0-0000-4000-8000-000000000009";
+    for (body, status, code) in [
+        (json!({"content": "two", "replaces": two, "files": [format!("in.{unknown}.0")]}), 404, "not_found"),
+        (json!({"content": "two", "replaces": two, "files": ["x"]}), 404, "not_found"),
+        (json!({"content": "two", "replaces": two, "model": "none/such"}), 422, "invalid"),
+        (json!({"content": "two", "replaces": one}), 409, "not_last"),
+        (json!({"content": "two", "replaces": unknown}), 404, "not_found"),
+    ] {
+        let mut body = body;
+        body["session"] = json!(SESSION);
+        let (got, answer) = send(body.clone()).await;
+        assert_eq!((got, &answer["error"]["code"]), (status, &json!(code)), "{body}: {answer}");
+    }
+    assert_eq!(texts(&two).await, ["one", "two"], "nothing was taken back");
+    let again = json!({"session": SESSION, "content": "two", "files": files, "replaces": two, "id": unknown});
+    let replaced = send(again.clone()).await.1["id"].clone();
+    assert_eq!(texts(&replaced).await, ["one", "two"]);
+    assert_eq!(page.get(&path).await["messages"][2]["attachments"][0]["name"], "a.txt");
+    assert_eq!(send(again).await.1["status"], "duplicate");
+    assert_eq!(texts(&replaced).await, ["one", "two"]);
+    // The first turn of a conversation.
+    let other = json!({"session": "page:other", "content": "first"});
+    let first = send(other.clone()).await.1["id"].clone();
+    until("the first turn", async || {
+        page.get("/api/turns?session=page:other")
+            .await
+            .as_array()?
+            .iter()
+            .all(|turn| turn["state"] == "done")
+            .then_some(())
+    })
+    .await;
+    let mut body = other;
+    body["replaces"] = first;
+    let new = send(body).await.1["id"].clone();
+    until("the first turn anew", async || {
+        let shown = page.get("/api/sessions/page:other").await;
+        let messages = shown["messages"].as_array()?;
+        (messages.len() == 2 && messages.iter().all(|message| message["turn"] == new)).then_some(())
+    })
+    .await;
+}
+
+/// A turn that waits for its user delays neither the deletion of its chat nor the way back to an earlier turn.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_waiting_turn_ends_with_its_chat_and_a_fork_has_a_chat() {
+    let model = Model::start().await;
+    let ask = || Reply::tool("ask_user", &json!({"question": "Which one?"}));
+    model.on("ask", [ask(), ask()]);
+    let gateway = Gateway::start(Setup::new().model(&model)).await;
+    let page = PageClient::login(&gateway, &gateway.token()).await;
+    let path = format!("/api/sessions/{SESSION}");
+    let question = async || {
+        page.say(Some(SESSION), "ask").await;
+        until("the question", async || (page.get("/api/queue").await[0]["state"] == "waiting").then_some(())).await;
+    };
+    page.say(Some(SESSION), "hello").await;
+    let turns = until("the first turn", async || {
+        let turns = page.get(&format!("/api/turns?session={SESSION}")).await;
+        (turns[0]["state"] == "done").then_some(turns)
+    })
+    .await;
+    let first = format!("/api/turns/{}", turns[0]["turn"].as_str().unwrap());
+    question().await;
+    let restored = page.post(&format!("{first}/restore"), &Value::Null).await;
+    assert_eq!((&restored["restored"], &restored["messages"]), (&json!(true), &json!(2)), "{restored}");
+    for (session, status) in [("page:", 400), ("abc", 400), (":abc", 400), ("page:copy", 200)] {
+        let path = format!("{first}/fork?session={session}");
+        assert_eq!(page.request(Method::POST, &path).send().await.unwrap().status().as_u16(), status, "{session}");
+    }
+    question().await;
+    let deleted = page.request(Method::DELETE, &path).send().await.unwrap();
+    assert_eq!(deleted.json::<Value>().await.unwrap()["cleared"], true);
+    assert_eq!((page.get(&path).await["messages"].clone(), page.get("/api/queue").await), (json!([]), json!([])));
 }

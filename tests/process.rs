@@ -267,7 +267,7 @@ async fn secrets_never_reach_logs_models_or_commands() {
     let files = files.filter(|path| !path.ends_with("config.toml") && !path.ends_with("token"));
     shown.extend(files.map(|path| (path.display().to_string(), std::fs::read(&path).unwrap())));
     let token = std::fs::read_to_string(gateway.home().join("token")).unwrap();
-    let secrets = [WORD, &callback_key[6..], "a-bearer-secret", token.trim()];
+    let secrets = [WORD, &callback_key[6..], "the-bearer-secret", token.trim()];
     for (name, bytes) in &shown {
         let text = String::from_utf8_lossy(bytes);
         // A URL is an ordinary setting and shown as such, but errors and the log omit it.
@@ -286,4 +286,39 @@ async fn secrets_never_reach_logs_models_or_commands() {
         of_turn += usize::from(event["turn"] == id.as_str() && event["session"] == "webhook:in:c");
     }
     assert!(of_turn >= 3, "accepted, ended and sent name their turn and session: {}", gateway.logs());
+}
+
+/// A control socket and a folder of temporary files that somebody deletes are made again by the running gateway.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_deleted_control_socket_and_a_deleted_tmp_are_made_again() {
+    // The gateway looks at the folder as often as at its heartbeat.
+    let mut gateway = Gateway::start(Setup::new().set("heartbeat.every", "1s")).await;
+    let [socket, tmp] = ["daoyou.sock", "tmp"].map(|name| gateway.home().join(name));
+    std::fs::remove_file(&socket).unwrap();
+    std::fs::remove_dir_all(&tmp).unwrap();
+    let doctor = gateway.run(&["doctor"]).await.stdout;
+    let is_missing = doctor.contains(&format!("process {} holds this home, but: its control socket", gateway.pid()));
+    assert!(is_missing && doctor.contains("run doctor again in a minute"), "{doctor}");
+    until("the socket", async || socket.exists().then_some(())).await;
+    assert_eq!(gateway.json(&["status"]).await["gateway"], "up");
+    until("the folder", async || tmp.exists().then_some(())).await;
+    gateway.stop().await;
+    assert!(!socket.exists());
+}
+
+/// A message whose gateway was killed is neither called delivered nor running.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_interrupted_message_is_shown_as_such() {
+    let model = Model::start().await;
+    let gate = Gate::new();
+    model.on("slow", [Reply::text("slow done").held_by(&gate)]);
+    let mut gateway = Gateway::start(Setup::scripted(&model)).await;
+    gateway.accept("in", &Message::new("slow").chat("a")).await;
+    gate.wait_arrived(1).await;
+    assert!(gateway.run(&["status"]).await.stdout.contains("1 running;"));
+    gateway.kill9().await;
+    let status = gateway.run(&["status"]).await.stdout;
+    assert!(status.contains("1 interrupted;") && !status.contains("running"), "{status}");
+    let queue = gateway.run(&["queue", "list"]).await.stdout;
+    assert!(queue.contains("`daoyou status` counts the messages that have no reply yet"), "{queue}");
 }

@@ -130,6 +130,9 @@ async fn an_ollama_without_models_suggests_ollama_pull() {
     let tags = || async { axum::Json(json!({"models": []})) };
     let routes = Router::new().route("/v1/models", get(list)).route("/api/tags", get(tags));
     tokio::spawn(async move { axum::serve(listener, routes).await });
+    let init = Gateway::new(Setup::new()).command(&["init", "--yes"]).env("OLLAMA_HOST", &url).output().await.unwrap();
+    let said = String::from_utf8(init.stderr).unwrap();
+    assert!(init.status.success() && said.contains("ollama has no models yet: get one with `ollama pull "), "{said}");
     let setup = Setup::new().set("agent.model", "auto").set("providers.ollama.base_url", url);
     let gateway = Gateway::new(setup);
     for arguments in [&["agent", "-m", "hello"][..], &["models"], &["doctor"], &["status"]] {

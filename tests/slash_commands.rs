@@ -124,6 +124,11 @@ async fn an_unknown_command_fails() {
     assert_eq!((failed.code, &answer["error"]["code"]), (Some(1), &json!("unknown_command")), "{failed:?}");
     assert!(answer["reply"].as_str().unwrap().contains("`/model`"), "{answer}");
     assert_eq!(gateway.run(&["agent", "-m", "/model"]).await.code, Some(0));
+    for count in ["abc", "2x", "-1", "0"] {
+        let answer = gateway.run(&["agent", "-m", &format!("/history {count}")]).await.stdout;
+        assert!(answer.contains(&format!("`{count}` is no number of messages")), "{answer}");
+    }
+    assert!(gateway.run(&["agent", "-m", "/history 1"]).await.stdout.contains("Nothing was said"));
 }
 
 /// The model choice of a session is separate, survives a kill, and is reset with `auto`.

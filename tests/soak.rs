@@ -212,7 +212,7 @@ async fn sender(
         let content = if tool { format!("run {word}") } else { format!("say {word}") };
         let body = json!({"content": content, "chat_id": format!("chat-{chat}"), "id": word});
         loop {
-            let request = client.post(&url).bearer_auth("a-bearer-secret").json(&body);
+            let request = client.post(&url).bearer_auth("the-bearer-secret").json(&body);
             let answered = Gateway::try_send(request).await;
             if let Some(answered) = answered.filter(|answered| answered.status == 202) {
                 let id = answered.body["id"].as_str().map(str::to_owned);

@@ -187,7 +187,9 @@ async fn a_plan_passes_answers_between_sub_agents() {
     };
     let look = json!({"id": "look", "tool": "list_dir", "arguments": {}});
     let calls = [call("a", "find one", &[]), call("b", "find two", &[]), call("c", "add {{a}} and {{b}}", &["a", "b"])];
-    let calls: Vec<_> = calls.into_iter().chain([look]).collect();
+    let sum = json!({"path": "sum.txt", "content": "{{c}}"});
+    let write = json!({"id": "write", "tool": "write_file", "arguments": sum, "needs": ["c"]});
+    let calls: Vec<_> = calls.into_iter().chain([look, write]).collect();
     let exec = json!({"id": "e", "tool": "exec", "arguments": {"command": "true"}});
     let refused = Reply::tool("parallel", &json!({"calls": [calls[0], exec]}));
     let plan = Reply::tool("parallel", &json!({"calls": calls}));
@@ -211,7 +213,9 @@ async fn a_plan_passes_answers_between_sub_agents() {
     second.open();
     assert_eq!(gateway.wait_done("in", &id).await.text("reply"), "planned");
     let result = last_results(&model, "plan it").remove(0);
-    for part in ["[a] spawn: done\n1", "[b] spawn: done\n2", "[c] spawn: done\n3", "[look] list_dir: done"] {
+    for part in
+        ["[a] spawn: done\n1", "[b] spawn: done\n2", "[c] spawn: done\n3", "[look] list_dir: done", "Created sum.txt"]
+    {
         assert!(result.contains(part), "{result}");
     }
     let result = ModelRequest::new(0, &model.requests_about("plan it")[1]).results.remove(0);

@@ -200,6 +200,7 @@ impl FakeSystemctl {
     fn run(&self, args: &[&str]) -> (Option<i32>, String, String) {
         let mut command = Command::new(binary());
         command.env_clear().env("PATH", self.folder.path().join("bin")).env("HOME", self.folder.path().join("me"));
+        command.env("MY_KEY", "canary").env("DAOYOU_LOG", "");
         let ran = command.arg("service").args(args).output().unwrap();
         let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
         (ran.status.code(), text(ran.stdout), text(ran.stderr))
@@ -246,6 +247,42 @@ fn a_user_service_is_installed_queried_and_removed() {
     assert!(code == Some(0) && out.starts_with("nothing is installed"), "{out}");
 }
 
+/// A service without the variables that its secrets need could not start: the installation says so, and is not begun.
+#[test]
+fn a_service_that_lacks_a_variable_is_not_installed() {
+    let fake =
+        FakeSystemctl::new("case \"$*\" in *Version*) echo 257;; *show-environment*) echo FROM_MANAGER=x;; esac");
+    let home = fake.folder.path().join("me/.daoyou");
+    fs::create_dir_all(&home).unwrap();
+    let config = |key: &str| {
+        let text = format!("[agent]\nmodel = \"offline\"\n[providers.openai]\napi_key = \"env:{key}\"\n");
+        fs::write(home.join("config.toml"), text).unwrap();
+    };
+    config("MY_KEY");
+    let fault = "config.toml:4: providers.openai.api_key: the environment variable MY_KEY is not set";
+    let (code, out, error) = fake.run(&["install", "--user"]);
+    assert!(code == Some(1) && out.is_empty() && !fake.unit().exists(), "{out}");
+    assert!(error.contains(fault) && error.contains("daoyou.service.d/environment.conf:\n  [Service]\n"), "{error}");
+    assert!(!error.contains("canary"), "{error}");
+    let (code, out, error) = fake.run(&["install", "--user", "--dry-run"]);
+    assert!(code == Some(0) && out.contains("    [Service]\n") && error.contains(fault), "{out}{error}");
+
+    config("FROM_MANAGER");
+    let (code, _, error) = fake.run(&["install", "--user"]);
+    assert_eq!((code, error.as_str()), (Some(0), ""));
+    config("MY_KEY");
+    let drop_ins = fake.unit().with_file_name("daoyou.service.d");
+    fs::create_dir(&drop_ins).unwrap();
+    fs::write(drop_ins.join("environment.conf"), "[Service]\nEnvironment = A=1 \\\n  MY_KEY=x\n").unwrap();
+    let (code, _, error) = fake.run(&["install", "--user"]);
+    assert_eq!((code, error.as_str()), (Some(0), ""));
+
+    // An installed service may have its variables from elsewhere.
+    fs::remove_dir_all(&drop_ins).unwrap();
+    let (code, _, error) = fake.run(&["install", "--user"]);
+    assert!(code == Some(0) && error.contains(fault) && !error.contains("nothing was changed"), "{error}");
+}
+
 #[test]
 fn without_systemd_service_commands_change_nothing() {
     for (script, why) in [
@@ -260,7 +297,7 @@ fn without_systemd_service_commands_change_nothing() {
         let (code, out, _) = fake.run(&["install", "--user", "--dry-run"]);
         assert!(code == Some(0) && out.contains("systemctl --user daemon-reload"), "{out}");
         let (code, out, _) = fake.run(&["status", "--user"]);
-        assert!(code == Some(0) && out.contains("error: systemd cannot be asked"), "{out}");
+        assert!(code == Some(1) && out.contains("error: systemd cannot be asked") && !out.contains("active"), "{out}");
     }
 }
 

@@ -487,6 +487,51 @@ async fn ctrl_c_and_sigterm_leave_the_chat_cleanly() {
     assert!(waiting.is_cooked());
 }
 
+/// Opens a chat in which a turn runs until the gate opens.
+async fn chat_in_held_turn() -> (Gateway, Model, Gate, Terminal) {
+    let (gateway, model) = chat(Setup::new()).await;
+    let gate = Gate::new();
+    model.on("wait", [Reply::text("late").held_by(&gate)]);
+    let terminal = block_in_place(|| {
+        let mut terminal = Terminal::chat(&gateway);
+        terminal.line("wait");
+        // The cursor is hidden after the input is.
+        terminal.expect("\x1b[?25l");
+        terminal
+    });
+    (gateway, model, gate, terminal)
+}
+
+/// Ctrl-D that is typed while a turn runs is read after it.
+#[tokio::test(flavor = "multi_thread")]
+async fn ctrl_d_during_a_turn_leaves_after_it() {
+    let (_gateway, _model, gate, mut terminal) = chat_in_held_turn().await;
+    block_in_place(|| {
+        terminal.control('d');
+        gate.open();
+        terminal.expect("late");
+        assert_eq!(terminal.wait_exit(), Some(0));
+        assert!(terminal.is_cooked());
+    });
+}
+
+/// Lines that are typed while a turn runs become one message each, in their order.
+#[tokio::test(flavor = "multi_thread")]
+async fn lines_typed_during_a_turn_are_sent_after_it() {
+    let (_gateway, _model, gate, mut terminal) = chat_in_held_turn().await;
+    block_in_place(|| {
+        for line in ["first", "second", "third"] {
+            terminal.line(line);
+        }
+        gate.open();
+        for reply in ["late", "echo: first", "echo: second", "echo: third"] {
+            terminal.expect(reply);
+        }
+        terminal.expect("You> ");
+        exit_chat(&mut terminal);
+    });
+}
+
 /// Files go with the next message and are stored permanently. `--model` applies to this chat only. `/session` switches the session.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_chat_attaches_files_and_switches_model_and_session() {

@@ -174,6 +174,36 @@ async fn waiting_messages_are_retried_by_hand_or_answered_by_another_model() {
     gateway.check_settled(&Witness { accepted: &waiting, ..Witness::default() }).await;
 }
 
+/// A waiting message that is dropped ends as `/stop` ends it, without a gateway at the next start.
+#[tokio::test(flavor = "multi_thread")]
+async fn waiting_messages_are_dropped() {
+    let model = Model::start().await;
+    fail_while(&model, Reply::status(401));
+    let mut gateway = Gateway::start(setup(&model)).await;
+    let mut waiting = Vec::new();
+    for chat in ["a", "b"] {
+        let id = gateway.accept("in", &Message::new("hello").chat(chat)).await;
+        gateway.wait_status(&id, "waiting").await;
+        waiting.push(id);
+    }
+    for (id, is_running) in waiting.iter().zip([true, false]) {
+        if !is_running {
+            gateway.stop().await;
+        }
+        assert_eq!(gateway.json(&["queue", "drop", id]).await, json!({"id": id, "dropped": true}));
+        if !is_running {
+            assert_eq!(gateway.json(&["queue", "list"]).await, json!([]));
+            gateway.up().await;
+        }
+        let ended = gateway.wait_done("in", id).await;
+        assert_eq!(ended.body["error"]["code"], "stopped", "{ended:?}");
+        let again = gateway.run(&["queue", "drop", id]).await;
+        assert!(again.code == Some(1) && again.stderr.contains("there is no undelivered message"), "{again:?}");
+    }
+    assert_eq!(gateway.json(&["queue", "list"]).await, json!([]));
+    gateway.check_settled(&Witness { accepted: &waiting, ..Witness::default() }).await;
+}
+
 /// A provider fault is cleared as soon as no message waits for the provider, even if another model answered after a restart.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_provider_fault_is_cleared_when_no_message_waits_for_it() {

@@ -216,7 +216,7 @@ async fn each_hook_has_its_own_templates_session_prompt_and_model() {
     let setup = setup.provider("other", other.base_url());
     let gateway = Gateway::start(setup).await;
     let bearer = |more: &[(&'static str, &str)]| -> Headers {
-        let proof = ("authorization", "Bearer a-bearer-secret");
+        let proof = ("authorization", "Bearer the-bearer-secret");
         std::iter::once(&proof).chain(more).map(|(name, value)| (*name, (*value).to_owned())).collect()
     };
     let alert = json!({"alert": {"title": "Disk full", "id": 7}, "host": "db1", "session": "plain",
@@ -272,7 +272,7 @@ async fn invalid_bodies_are_refused_with_the_position_of_the_error() {
         (long.as_bytes(), 413, "larger than 1KB"),
     ];
     let headers = |kind: &str| -> Headers {
-        vec![("authorization", "Bearer a-bearer-secret".to_owned()), ("content-type", kind.to_owned())]
+        vec![("authorization", "Bearer the-bearer-secret".to_owned()), ("content-type", kind.to_owned())]
     };
     for (body, status, words) in table {
         let answer = post(&gateway, "in", &headers("application/json"), body.to_vec()).await;

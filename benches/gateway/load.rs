@@ -194,7 +194,7 @@ impl Client {
     /// Posts a message as JSON and returns the status.
     pub async fn post(&self, body: &str) -> u16 {
         let request = format!(
-            "POST /webhook/in HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer a-bearer-secret\r\n\
+            "POST /webhook/in HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer the-bearer-secret\r\n\
              Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
             self.address,
             body.len()

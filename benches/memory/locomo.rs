@@ -13,7 +13,7 @@ use daoyou::memory::{
     HitLocation, Identities, MemoryService, Owner, RecallHit, RecallQuery, RecallWeights, rebuild_index,
     recall_weighted,
 };
-use daoyou::store::inbox::{self, InboxState, NewInboxRow};
+use daoyou::store::inbox::{self, MessageStatus, NewInboxRow};
 use daoyou::store::{Connection, StoreError, messages};
 use serde_json::Value;
 use uuid::Uuid;
@@ -291,7 +291,7 @@ fn store_turns(connection: &Connection, turns: &[LocomoTurn]) -> Result<(), Stor
             metadata: "{}".to_owned(),
             origin: "{}".to_owned(),
             received_at: 0,
-            state: InboxState::Done,
+            state: MessageStatus::Done,
         };
         inbox::insert(connection, &message)?;
         let body = serde_json::to_string(&ChatMessage::user(&turn.text))?;

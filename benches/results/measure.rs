@@ -63,7 +63,7 @@ pub async fn measure(workspace: &BenchWorkspace, case: Case) -> Result<MeasuredC
     };
     let rule = workspace.executor.output_rule(tool.as_ref());
     let raw = tier_output(&text, &case, 0, false);
-    let cut = rule.cut_to_limit(&text, Some(SPILL));
+    let cut = rule.cut(&text, rule.limit, Some(SPILL));
     let truncated = tier_output(&cut, &case, 0, false);
     let (basic, done) = run_tier(workspace, &workspace.basic, &case, &text, rule).await;
     let shown = normalized(&rendered(done.as_ref(), &text, rule));
@@ -99,7 +99,7 @@ async fn run_tier(
 
 fn rendered(done: Option<&FilteredResult>, text: &str, rule: OutputRule) -> String {
     let shown = done.map_or_else(|| text.to_owned(), |done| done.render(Some(SPILL)));
-    rule.cut_to_limit(&shown, Some(SPILL))
+    rule.cut(&shown, rule.limit, Some(SPILL))
 }
 
 /// Returns how long the basic tier takes for each result of at least 100 KB. Shorter results are repeated up to that size.

@@ -45,10 +45,8 @@ impl BenchWorkspace {
         let semantic = match &arguments.embeddings {
             Some((_, model)) => {
                 let embedder = models.embedder(&format!("vectors/{model}"), 0)?;
-                Some(
-                    Postprocessor::new(with_mode(PostprocessMode::Semantic))
-                        .with_semantic(Some(SemanticFilter::new(embedder))),
-                )
+                let semantic = Some(SemanticFilter::new(embedder));
+                Some(Postprocessor::new(with_mode(PostprocessMode::Semantic), semantic, None))
             }
             None => None,
         };
@@ -57,13 +55,13 @@ impl BenchWorkspace {
             let model = format!("chat/{model}");
             let llm = SummaryConfig { model: model.clone(), tools, ..SummaryConfig::default() };
             let summarizer = ResultSummarizer { models: models.clone(), model, on_use: Arc::new(|_| {}) };
-            Postprocessor::new(PostprocessConfig { llm, ..with_mode(PostprocessMode::Llm) })
-                .with_summary(Some(summarizer))
+            let config = PostprocessConfig { llm, ..with_mode(PostprocessMode::Llm) };
+            Postprocessor::new(config, None, Some(summarizer))
         });
         let pages = serve_pages().await?;
         Ok(Self {
             executor,
-            basic: Postprocessor::new(PostprocessConfig::default()),
+            basic: Postprocessor::new(PostprocessConfig::default(), None, None),
             semantic,
             llm,
             pages,
@@ -104,7 +102,7 @@ fn models(arguments: &BenchArguments) -> Result<Models> {
     }
     let built = Models::build(&providers, |_| None);
     built.map_err(|faults| {
-        anyhow::anyhow!("{}", faults.iter().map(|fault| fault.message.clone()).collect::<Vec<_>>().join("; "))
+        anyhow::anyhow!("{}", faults.iter().map(|fault| fault.wrong.clone()).collect::<Vec<_>>().join("; "))
     })
 }
 

@@ -10,7 +10,6 @@ use axum::Router;
 use super::gateway::{ApiGateway, NAME, REQUEST_NOTE};
 use super::routes;
 use crate::attachment_folder::AttachmentFolder;
-use crate::backoff::RetryTable;
 use crate::channel::{Channel, ChannelContext, PickupDelivery, Receipt, Resend, SendError, StartError};
 use crate::message::OutboundMessage;
 
@@ -21,7 +20,6 @@ const FILES: &str = "uploads";
 pub struct ApiChannel {
     gateway: Arc<dyn ApiGateway>,
     files: Arc<AttachmentFolder>,
-    retry: RetryTable,
     pickup: PickupDelivery,
 }
 
@@ -32,8 +30,7 @@ impl ApiChannel {
     /// The workspace cannot be opened.
     pub fn new(gateway: Arc<dyn ApiGateway>, workspace: &Path) -> std::io::Result<Self> {
         let files = Arc::new(AttachmentFolder::open(workspace, FILES)?);
-        let retry = RetryTable::new(vec![Duration::from_secs(1)]);
-        Ok(Self { gateway, files, retry, pickup: PickupDelivery::default() })
+        Ok(Self { gateway, files, pickup: PickupDelivery::default() })
     }
 }
 
@@ -45,10 +42,6 @@ impl Channel for ApiChannel {
 
     fn resend(&self) -> Resend {
         Resend::Again
-    }
-
-    fn retry(&self) -> &RetryTable {
-        &self.retry
     }
 
     async fn start(&self, context: ChannelContext) -> Result<(), StartError> {

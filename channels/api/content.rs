@@ -1,13 +1,12 @@
 //! Parses the parts of messages and the fields of requests, with one clear error for each unsupported or malformed part.
 
 use axum::http::StatusCode;
-use base64::engine::DecodePaddingMode;
-use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig};
-use base64::{Engine, alphabet};
+use base64::Engine;
 use serde_json::{Map, Value};
 
 use crate::attachment_folder::IncomingFile;
 use crate::http_error::HttpError;
+use crate::text::BASE64_ANY_PADDING;
 
 /// The longest name of a session, in bytes.
 const MAX_NAME: usize = 200;
@@ -217,16 +216,12 @@ fn data_url(url: &str) -> Option<(String, &str)> {
 
 /// Decodes the base64 of `what` in any of its usual forms: with line breaks, without padding, with `-` and `_` (RFC 4648, section 5).
 fn decode(what: &str, data: &str) -> Result<Vec<u8>, String> {
-    const ANY_PADDING: GeneralPurpose = GeneralPurpose::new(
-        &alphabet::STANDARD,
-        GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
-    );
     let symbols = data.bytes().filter(|byte| !byte.is_ascii_whitespace()).map(|byte| match byte {
         b'-' => b'+',
         b'_' => b'/',
         other => other,
     });
-    let bytes = ANY_PADDING.decode(symbols.collect::<Vec<u8>>());
+    let bytes = BASE64_ANY_PADDING.decode(symbols.collect::<Vec<u8>>());
     let bytes = bytes.map_err(|error| format!("has {what} whose base64 is not valid: {error}"))?;
     if bytes.is_empty() { Err(no_data(what, "")) } else { Ok(bytes) }
 }

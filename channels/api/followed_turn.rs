@@ -70,7 +70,8 @@ pub(super) struct FollowedTurn {
     /// The pending wait for the state of the message, started at `began`.
     state_wait: BoxFuture<'static, Result<Option<MessageState>, Refusal>>,
     began: Instant,
-    /// The time since which the message waits for a model service.
+    /// The first time that the message was seen to wait for a model service, since a model last answered. The retries in between do
+    /// not reset it.
     waits_since: Option<Instant>,
     ready: VecDeque<ApiDelta>,
     end: Option<TurnStep>,
@@ -123,6 +124,10 @@ impl FollowedTurn {
             self.show_messages().await?;
         }
         self.is_message_due = matches!(&event.event, TurnEvent::ToolResult { name, .. } if name == MESSAGE_TOOL);
+        if matches!(event.event, TurnEvent::Usage { .. }) {
+            // A model has answered.
+            self.waits_since = None;
+        }
         self.ready.extend(self.progress.apply(&event.event));
         Ok(())
     }
@@ -153,7 +158,9 @@ impl FollowedTurn {
         } else if let (true, Some(notice)) = (state.awaits_approval, &state.notice) {
             return self.finish(Reply { content: notice.clone(), error: None }).await;
         } else {
-            self.check_wait(state.status, state.notice)?;
+            if state.status == MessageStatus::Waiting {
+                self.check_wait(state.notice)?;
+            }
             if self.setup.shutdown.is_cancelled() && (is_early || state.status == MessageStatus::Waiting) {
                 return Err(draining());
             }
@@ -166,16 +173,12 @@ impl FollowedTurn {
         Ok(())
     }
 
-    /// Fails the request if its message has waited too long for a model service.
-    fn check_wait(&mut self, status: MessageStatus, notice: Option<String>) -> Result<(), ApiFailure> {
-        if status != MessageStatus::Waiting {
-            self.waits_since = None;
-            return Ok(());
-        }
+    /// Fails the request if its message has waited too long for a model service. A message without a notice waits for sub-agents.
+    fn check_wait(&mut self, notice: Option<String>) -> Result<(), ApiFailure> {
+        let Some(notice) = notice else { return Ok(()) };
         if self.waits_since.get_or_insert_with(Instant::now).elapsed() < MODEL_PATIENCE {
             return Ok(());
         }
-        let notice = notice.unwrap_or_else(|| "The message waits for a model service.".to_owned());
         let message = format!("{} The message is kept, and answered later in its session.", notice.trim_end());
         Err(HttpError::new(StatusCode::SERVICE_UNAVAILABLE, "waiting", message).into())
     }
@@ -254,6 +257,32 @@ mod tests {
         assert_eq!((error.status.as_u16(), error.code), (503, "waiting"));
         assert!(error.message.starts_with("The service is away. The message is kept"), "{error:?}");
         assert!(began.elapsed() >= MODEL_PATIENCE && began.elapsed() < MODEL_PATIENCE * 2, "{:?}", began.elapsed());
+    }
+
+    /// The retries of a parked turn make its message run for a moment.
+    #[tokio::test(start_paused = true)]
+    async fn only_an_answer_of_a_model_starts_the_wait_anew() {
+        for (is_answered, expected) in [(false, 60..70), (true, 90..100)] {
+            let (inbox, id, mut turn, _shutdown) = follow(&[], false).await;
+            let began = Instant::now();
+            let retries = async {
+                for second in 0..u64::MAX {
+                    inbox.park(id, "The service is away.");
+                    tokio::time::sleep(Duration::from_millis(900)).await;
+                    inbox.run_again(id);
+                    if second == 30 && is_answered {
+                        inbox.emit(id, TurnEvent::Usage { input_tokens: 1, output_tokens: 1, cached_tokens: 0 });
+                    }
+                    tokio::time::sleep(Duration::from_millis(100)).await;
+                }
+            };
+            let error = tokio::select! {
+                error = failure(&mut turn) => error,
+                () = retries => panic!("it never ends"),
+            };
+            assert_eq!((error.status.as_u16(), error.code), (503, "waiting"));
+            assert!(expected.contains(&began.elapsed().as_secs()), "{:?}", began.elapsed());
+        }
     }
 
     #[tokio::test(start_paused = true)]

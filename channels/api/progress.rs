@@ -58,19 +58,20 @@ impl AnswerProgress {
                 let outcome = if *success { "done" } else { "failed" };
                 self.reasoning(format!("[{name}: {outcome}, {duration_ms} ms]\n"))
             }
-            TurnEvent::Restart => {
+            // A turn that waited for its model starts again, and so does the response that it has lost.
+            TurnEvent::Restart | TurnEvent::Started => {
                 let discarded = &self.text[self.response..];
                 let thinking = THINKING_ENDS.iter().filter_map(|tag| Some(discarded.find(tag)? + tag.len())).min();
-                let answer = thinking.map(|length| self.response + length);
+                // A response can restart again before it has differed from the discarded one.
+                let again = self.repeated.as_ref().map(|repeated| repeated.start);
+                let answer = again.unwrap_or(self.response + thinking.unwrap_or(0));
                 self.end_response();
-                self.repeated = answer.map(|at| at..at);
+                self.repeated = Some(answer..answer);
                 None
             }
-            TurnEvent::Started
-            | TurnEvent::ToolCall { .. }
-            | TurnEvent::Usage { .. }
-            | TurnEvent::Done { .. }
-            | TurnEvent::Error { .. } => None,
+            TurnEvent::ToolCall { .. } | TurnEvent::Usage { .. } | TurnEvent::Done { .. } | TurnEvent::Error { .. } => {
+                None
+            }
         }
     }
 
@@ -84,15 +85,23 @@ impl AnswerProgress {
                 self.response = repeated.start;
                 return None;
             }
-            if repeated.end < self.text.len() {
+            let known = &self.text[repeated.end..];
+            if let Some(rest) = delta.strip_prefix(known).filter(|_| !known.is_empty()) {
+                self.response = repeated.start;
+                self.repeated = None;
+                self.text.push_str(rest);
+                return Some(ApiDelta::Text(rest.to_owned()));
+            }
+            if !known.is_empty() {
                 // The response differs from the discarded one, so the held-back text is shown as well.
                 start = &self.text[repeated.clone()];
                 self.response = self.text.len();
             }
         }
-        let is_first = self.response == self.text.len();
-        let delta = format!("{}{start}{delta}", if is_first { self.gap() } else { "" });
+        let gap = if self.response == self.text.len() { self.gap() } else { "" };
+        let delta = format!("{gap}{start}{delta}");
         self.text.push_str(&delta);
+        self.response += gap.len();
         self.repeated = None;
         Some(ApiDelta::Text(delta))
     }
@@ -114,7 +123,7 @@ impl AnswerProgress {
     pub fn paragraph(&mut self, text: &str) -> ApiDelta {
         let delta = format!("{}{}", self.gap(), text.trim_end());
         self.text.push_str(&delta);
-        self.response = self.text.len();
+        self.end_response();
         ApiDelta::Text(delta)
     }
 
@@ -175,9 +184,34 @@ mod tests {
             (&[text("I look."), result.clone(), text("Fou")], "Found it.", "I look.\n\nFound it."),
             (&[text("I look."), result.clone()], "Found it.", "I look.\n\nFound it."),
             (&[text("Found it."), result.clone()], "Found it.", "Found it."),
+            (
+                &[text("I look."), result.clone(), text("Found"), TurnEvent::Restart, text("Found it.")],
+                "Found it.",
+                "I look.\n\nFound it.",
+            ),
             // The end of an earlier paragraph is not the reply.
             (&[text("In 2024"), result], "4", "In 2024\n\n4"),
             (&[text("Void"), TurnEvent::Restart, text("Valid.")], "Valid.", "Void\n\nValid."),
+            (
+                &[text("Void"), TurnEvent::Restart, text("Val"), TurnEvent::Restart, text("Valid.")],
+                "Valid.",
+                "Void\n\nValid.",
+            ),
+            // A service broke off, and the retry repeats the beginning.
+            (&[text("Hello wor"), TurnEvent::Restart, text("Hello world.")], "Hello world.", "Hello world."),
+            (&[text("Hello wor"), TurnEvent::Started, text("Hello"), text(" world.")], "Hello world.", "Hello world."),
+            (
+                &[text("Hello wor"), TurnEvent::Restart, text("Hello "), TurnEvent::Restart, text("Hello world.")],
+                "Hello world.",
+                "Hello world.",
+            ),
+            (
+                &[text("Hello wor"), TurnEvent::Restart, text("Hello "), text("you.")],
+                "Hello you.",
+                "Hello wor\n\nHello you.",
+            ),
+            (&[text("Hel"), TurnEvent::Restart, TurnEvent::Started, text("Hello")], "Hello", "Hello"),
+            (&[text("Hello"), TurnEvent::Restart, text("Hello")], "Hello", "Hello"),
             (&[text("All.")], "", "All."),
             // A model whose template opens its think block.
             (

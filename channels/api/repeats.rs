@@ -10,10 +10,10 @@ use axum::http::HeaderMap;
 use serde_json::Value;
 
 use super::gateway::{BODY_NOTE, NAME, REQUEST_NOTE};
-use crate::headers::single_header;
+use crate::client::single_header;
 use crate::http_error::HttpError;
-use crate::ids::new_id;
 use crate::inbox::{AcceptExtras, Inbox, Note};
+use crate::message::new_id;
 use crate::text::sha256_hex;
 
 /// The header in which OpenAI's clients count attempts, from 0.

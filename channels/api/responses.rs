@@ -25,14 +25,12 @@ pub(super) struct ModelResponse {
     pub model: String,
     pub created: Timestamp,
     pub previous: Option<Uuid>,
-    /// The text streamed so far.
-    text: String,
     sequence: u64,
 }
 
 impl ModelResponse {
     pub fn new(id: Uuid, model: String, previous: Option<Uuid>) -> Self {
-        Self { id, model, created: Timestamp::now(), previous, text: String::new(), sequence: 0 }
+        Self { id, model, created: Timestamp::now(), previous, sequence: 0 }
     }
 
     fn response(&self, status: &str, output: &Value, usage: Option<&TurnReport>, error: &Value) -> Value {
@@ -121,20 +119,18 @@ impl AnswerFormat for ModelResponse {
     fn delta(&mut self, delta: &ApiDelta) -> Vec<ApiEvent> {
         match delta {
             ApiDelta::Reasoning(_) => Vec::new(),
-            ApiDelta::Text(text) => {
-                self.text.push_str(text);
-                vec![self.part_event("response.output_text.delta", "delta", json!(text))]
-            }
+            ApiDelta::Text(text) => vec![self.part_event("response.output_text.delta", "delta", json!(text))],
         }
     }
 
     fn end(&mut self, end: &TurnAnswer) -> Vec<ApiEvent> {
-        let text = std::mem::take(&mut self.text);
-        let item = self.item("completed", Some(&text));
+        // The deltas may contain text of a response that broke off; the reply does not.
+        let text = &end.text;
+        let item = self.item("completed", Some(text));
         let response = self.response("completed", &json!([item]), Some(&end.report), &Value::Null);
         vec![
             self.part_event("response.output_text.done", "text", json!(text)),
-            self.part_event("response.content_part.done", "part", part(&text)),
+            self.part_event("response.content_part.done", "part", part(text)),
             self.event("response.output_item.done", json!({ "output_index": 0, "item": item })),
             self.event("response.completed", json!({ "response": response })),
         ]

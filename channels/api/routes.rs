@@ -25,14 +25,12 @@ use super::request::{ApiRequest, unknown_response};
 use super::responses::ModelResponse;
 use crate::attachment_folder::{AttachmentFolder, IncomingFile};
 use crate::channel::ChannelContext;
-use crate::client::ClientSender;
+use crate::client::{ClientSender, single_header};
 use crate::event::EventSource;
-use crate::headers::single_header;
 use crate::http_error::{HttpError, limit_body};
-use crate::ids::new_id;
 use crate::inbox::{AcceptExtras, Acceptance, Inbox, Refusal};
 use crate::json as strict_json;
-use crate::message::{Attachment, InboundMessage, SessionKey, TurnSettings};
+use crate::message::{Attachment, InboundMessage, SessionKey, Trust, TurnSettings, new_id};
 
 /// The largest request body, in bytes. Bodies contain files.
 pub const BODY_LIMIT: usize = 50_000_000;
@@ -214,7 +212,9 @@ impl ApiState {
                 let mut message = self.message(sender, request, settings, named).await?;
                 message.external_id.clone_from(&identity.external_id);
                 let extras = AcceptExtras { notes: identity.notes(), ..AcceptExtras::default() };
-                match self.inbox.accept(message, extras).await? {
+                let is_owner = message.trust == Trust::Owner && !sender.is_confined;
+                let refused = if is_owner { HttpError::for_owner } else { HttpError::from };
+                match self.inbox.accept(message, extras).await.map_err(refused)? {
                     Acceptance::Accepted { id, session } => (id, session, false),
                     // A request at the same time was first.
                     Acceptance::Duplicate { id, session, .. } => (id, session, true),
@@ -304,7 +304,6 @@ mod tests {
     use super::super::gateway::{BODY_NOTE, ScriptedGateway};
     use super::*;
     use crate::conformance::{ScriptedAnswer, ScriptedInbox};
-    use crate::message::Trust;
 
     /// Accepts a request with the text `content` in the session `work`.
     async fn accept(inbox: &Arc<ScriptedInbox>, content: &str, headers: &[(&str, &str)]) -> Result<Uuid, HttpError> {

@@ -9,7 +9,7 @@ use futures_util::stream::FuturesUnordered;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
-use super::host::{CompletionNames, ConversationFeed, NameDirectory, TerminalConversation, TerminalHost};
+use super::host::{ConversationFeed, TerminalConversation, TerminalHost};
 use super::screens::{NAME, ScreenHandle, ScreenHub, ShowOutcome, show};
 use super::terminal::{Terminal, TerminalExit, TerminalSetup};
 use crate::backoff::RetryTable;
@@ -65,18 +65,6 @@ impl CliChannel {
 struct InProcessHost {
     screens: Arc<ScreenHub>,
     events: Arc<dyn EventSource>,
-    directory: Arc<dyn NameDirectory>,
-}
-
-#[async_trait]
-impl NameDirectory for InProcessHost {
-    async fn names(&self) -> CompletionNames {
-        self.directory.names().await
-    }
-
-    async fn model(&self, conversation: &TerminalConversation) -> Result<String, String> {
-        self.directory.model(conversation).await
-    }
 }
 
 #[async_trait]
@@ -109,8 +97,7 @@ impl Channel for CliChannel {
             context.shutdown.cancelled().await;
             return Ok(());
         };
-        let directory = Arc::clone(&setup.directory);
-        let host = InProcessHost { screens: Arc::clone(&self.screens), events: context.events, directory };
+        let host = InProcessHost { screens: Arc::clone(&self.screens), events: context.events };
         let following = host.follow(&setup.conversation).await?;
         (context.started)();
         let terminal = Terminal::new(setup, context.inbox, Arc::new(host), following);

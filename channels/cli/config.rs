@@ -14,8 +14,9 @@ pub struct CliConfig {
 }
 
 /// How a terminal shows a model's thoughts.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, strum::EnumString, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
+#[strum(serialize_all = "lowercase")]
 pub enum Thinking {
     /// One line with the duration; `/thinking` prints the thoughts.
     #[default]
@@ -24,13 +25,6 @@ pub enum Thinking {
     Show,
     /// Nothing.
     Hide,
-}
-
-impl Thinking {
-    /// Reads `fold`, `show` or `hide`.
-    pub(super) fn parse(word: &str) -> Option<Self> {
-        serde_json::from_value(word.into()).ok()
-    }
 }
 
 impl Default for CliConfig {

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use super::texts::TerminalTexts;
 use crate::clean::clean_line;
-use crate::text::Language;
+use crate::text::{Language, fill};
 
 /// The largest file, in bytes.
 const MAX_FILE: u64 = 256 << 10;
@@ -33,7 +33,7 @@ struct AddedFile {
 
 /// The reason why a file was not added.
 #[derive(Debug, thiserror::Error)]
-#[error("{}", self.text(Language::En))]
+#[error("{}", self.text(TerminalTexts::of(Language::En)))]
 pub enum FileFault {
     Missing(String),
     Unreadable(String, io::Error),
@@ -49,33 +49,17 @@ pub enum FileFault {
 
 impl FileFault {
     /// Describes the fault and its remedy.
-    pub(super) fn text(&self, language: Language) -> String {
-        let is_zh = language == Language::Zh;
-        let name = |name: &str| clean_line(name);
+    pub(super) fn text(&self, texts: &TerminalTexts) -> String {
         match self {
-            Self::Missing(file) if is_zh => format!("没有文件 {}", name(file)),
-            Self::Missing(file) => format!("there is no file {}", name(file)),
-            Self::Unreadable(file, error) if is_zh => format!("无法读取 {}：{error}", name(file)),
-            Self::Unreadable(file, error) => format!("{} cannot be read: {error}", name(file)),
-            Self::NoFile(file) if is_zh => format!("{} 不是普通文件；请指定一个文本文件", name(file)),
-            Self::NoFile(file) => format!("{} is no regular file; name a text file", name(file)),
-            Self::TooLarge(file, bytes) if is_zh => {
-                format!("{} 有 {}，上限是 {}", name(file), size(*bytes), size(MAX_FILE))
-            }
+            Self::Missing(file) => fill(texts.file_missing, &[&clean_line(file)]),
+            Self::Unreadable(file, error) => fill(texts.file_unreadable, &[&clean_line(file), &error.to_string()]),
+            Self::NoFile(file) => fill(texts.file_irregular, &[&clean_line(file)]),
             Self::TooLarge(file, bytes) => {
-                format!("{} has {}; at most {} can be added", name(file), size(*bytes), size(MAX_FILE))
+                fill(texts.file_too_large, &[&clean_line(file), &size(*bytes), &size(MAX_FILE)])
             }
-            Self::Binary(file) if is_zh => format!("{} 不是 UTF-8 文本，无法添加", name(file)),
-            Self::Binary(file) => format!("{} is no UTF-8 text and cannot be added", name(file)),
-            Self::TooMany if is_zh => format!("已有 {MAX_FILES} 个文件；先用 /drop 移除一些"),
-            Self::TooMany => format!("there are {MAX_FILES} files already; take some out with /drop"),
-            Self::TooMuch(file) if is_zh => {
-                format!("加上 {} 后，一条消息的文件超过 {}；请先发送已添加的", name(file), size(MAX_TOTAL as u64))
-            }
-            Self::TooMuch(file) => {
-                let most = size(MAX_TOTAL as u64);
-                format!("with {} the files of one message would exceed {most}; send the others first", name(file))
-            }
+            Self::Binary(file) => fill(texts.file_binary, &[&clean_line(file)]),
+            Self::TooMany => fill(texts.too_many_files, &[&MAX_FILES.to_string()]),
+            Self::TooMuch(file) => fill(texts.files_too_large, &[&clean_line(file), &size(MAX_TOTAL as u64)]),
         }
     }
 }
@@ -142,7 +126,8 @@ impl ConversationFiles {
     pub(super) fn join_to(&self, text: &str) -> String {
         let mut joined = text.to_owned();
         for file in self.list.iter().filter(|file| !file.is_sent) {
-            let fence = "`".repeat(longest_run(&file.text).max(2) + 1);
+            let longest_run = file.text.split(|c| c != '`').map(str::len).max().unwrap_or(0);
+            let fence = "`".repeat(longest_run.max(2) + 1);
             let name = clean_line(&file.name);
             let end = if file.text.is_empty() || file.text.ends_with('\n') { "" } else { "\n" };
             let head = format!("\n\n[File: {name}, {} bytes]\n{fence}\n", file.text.len());
@@ -218,10 +203,6 @@ fn size(bytes: u64) -> String {
     }
 }
 
-fn longest_run(text: &str) -> usize {
-    text.split(|c| c != '`').map(str::len).max().unwrap_or(0)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -259,7 +240,7 @@ mod tests {
                         !words.is_empty() && message.contains(words) && !message.contains('\n'),
                         "{name}: {message}"
                     );
-                    assert_ne!(fault.text(Language::Zh), message);
+                    assert_ne!(fault.text(TerminalTexts::of(Language::Zh)), message);
                 }
             }
         }

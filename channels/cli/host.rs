@@ -66,7 +66,7 @@ pub struct ConversationFeed {
 
 /// A gateway whose conversations a terminal can follow.
 #[async_trait]
-pub trait TerminalHost: NameDirectory {
+pub trait TerminalHost: Send + Sync {
     /// Follows a conversation until the returned feed is dropped.
     ///
     /// # Errors

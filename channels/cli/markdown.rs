@@ -11,7 +11,7 @@ const MIN_TEXT: usize = 12;
 const RULE: usize = 30;
 
 /// The style of rendered Markdown.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct MarkdownStyle {
     /// Columns.
     pub width: usize,
@@ -23,7 +23,7 @@ pub(super) struct MarkdownStyle {
 /// definitions produce no rows.
 pub(super) fn render(text: &str, style: MarkdownStyle, lead: &ScreenRow) -> Vec<ScreenRow> {
     let options = Options::ENABLE_TABLES | Options::ENABLE_STRIKETHROUGH | Options::ENABLE_TASKLISTS;
-    let mut drawing = TerminalMarkdown::new(style, lead.clone());
+    let mut drawing = TerminalMarkdown { style, lead: lead.clone(), is_tight: true, ..TerminalMarkdown::default() };
     for event in Parser::new_ext(text, options) {
         drawing.event(event);
     }
@@ -38,6 +38,7 @@ struct Indent {
     rest: ScreenRow,
 }
 
+#[derive(Default)]
 struct TerminalMarkdown {
     style: MarkdownStyle,
     lead: ScreenRow,
@@ -56,22 +57,6 @@ struct TerminalMarkdown {
 }
 
 impl TerminalMarkdown {
-    fn new(style: MarkdownStyle, lead: ScreenRow) -> Self {
-        Self {
-            style,
-            lead,
-            rows: Vec::new(),
-            text: ScreenRow::default(),
-            indents: Vec::new(),
-            lists: Vec::new(),
-            faces: vec![Face::PLAIN],
-            links: Vec::new(),
-            code: None,
-            table: None,
-            is_tight: true,
-        }
-    }
-
     fn event(&mut self, event: Event<'_>) {
         match event {
             Event::Start(tag) => self.start(tag),

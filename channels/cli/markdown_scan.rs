@@ -5,25 +5,22 @@
 pub(super) fn block_end(text: &str) -> Option<usize> {
     let mut block = MarkdownBlock::default();
     let mut at = 0;
-    let mut blank_at = None;
+    let mut was_blank = false;
     for line in text.split_inclusive('\n') {
         let is_whole = line.ends_with('\n');
         if line.trim().is_empty() && block.fence.is_none() {
-            if is_whole && block.has_begun && blank_at.is_none() {
+            if is_whole && block.has_begun {
                 if !block.is_list {
                     return Some(at + line.len());
                 }
-                blank_at = Some(at + line.len());
+                was_blank = true;
             }
-        } else if let Some(blank_at) = blank_at {
+        } else {
             // After a blank line, a list item continues only with an indented line.
             let is_indented = line.starts_with("  ") || line.starts_with('\t');
-            if !is_indented {
-                return Some(blank_at);
-            }
-            return block_end_in_list(text, at, block);
-        } else {
-            if block.has_begun && block.fence.is_none() && !block.is_list && block.ends_before(line) {
+            let ends_list = std::mem::take(&mut was_blank) && !is_indented;
+            let ends_text = block.has_begun && block.fence.is_none() && !block.is_list && block.ends_before(line);
+            if ends_list || ends_text {
                 return Some(at);
             }
             if !is_whole {
@@ -33,27 +30,6 @@ pub(super) fn block_end(text: &str) -> Option<usize> {
                 return Some(at + line.len());
             }
         }
-        at += line.len();
-    }
-    None
-}
-
-/// Finds the end of a list item that continues after a blank line.
-fn block_end_in_list(text: &str, from: usize, mut block: MarkdownBlock) -> Option<usize> {
-    let mut at = from;
-    let mut was_blank = false;
-    for line in text[from..].split_inclusive('\n') {
-        let is_blank = line.trim().is_empty();
-        if block.fence.is_none() && was_blank && !is_blank && !(line.starts_with("  ") || line.starts_with('\t')) {
-            return Some(at);
-        }
-        if !line.ends_with('\n') {
-            return None;
-        }
-        if !is_blank || block.fence.is_some() {
-            block.take(line);
-        }
-        was_blank = is_blank;
         at += line.len();
     }
     None

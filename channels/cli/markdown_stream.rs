@@ -21,6 +21,7 @@ pub(super) struct StreamUpdate {
 }
 
 /// The renderer of one answer.
+#[derive(Default)]
 pub(super) struct MarkdownStream {
     style: MarkdownStyle,
     lead: ScreenRow,
@@ -30,22 +31,13 @@ pub(super) struct MarkdownStream {
     shown: Vec<ScreenRow>,
     /// The end of the rows that were emitted at another width.
     before: TextPosition,
-    /// Rows were emitted before the block.
-    has_begun: bool,
+    /// An empty row separates the next block from the rows before it.
     is_gap_due: bool,
 }
 
 impl MarkdownStream {
     pub(super) fn new(style: MarkdownStyle, lead: ScreenRow) -> Self {
-        Self {
-            style,
-            lead,
-            block: String::new(),
-            shown: Vec::new(),
-            before: TextPosition::default(),
-            has_begun: false,
-            is_gap_due: false,
-        }
+        Self { style, lead, ..Self::default() }
     }
 
     /// Changes the width for later rows; emitted rows stay.
@@ -125,12 +117,11 @@ impl MarkdownStream {
         rows.extend_from_slice(if is_as_shown { &all[shown.len()..] } else { &all });
         self.before = TextPosition::default();
         self.lead = ScreenRow::default();
-        self.has_begun = true;
         self.is_gap_due = true;
     }
 
     fn gap(&mut self, rows: &mut Vec<ScreenRow>) {
-        if std::mem::take(&mut self.is_gap_due) && self.has_begun {
+        if std::mem::take(&mut self.is_gap_due) {
             rows.push(ScreenRow::default());
         }
     }

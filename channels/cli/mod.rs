@@ -47,4 +47,4 @@ pub use screen::TerminalStyle;
 pub use screens::{ScreenDelivery, ScreenHandle};
 pub use streams::OutputFault;
 pub use terminal::{Terminal, TerminalExit, TerminalSetup};
-pub use tool_output::{OutputKind, render_output};
+pub use tool_output::render_output;

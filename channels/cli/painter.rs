@@ -183,9 +183,10 @@ impl Painter {
         if !self.style.live {
             return self.bare(content);
         }
-        let streamed = std::mem::take(&mut self.streamed);
+        let (streamed, reply) = (std::mem::take(&mut self.streamed), content.trim());
+        let rest = reply.strip_prefix(streamed.trim_start()).or_else(|| reply.strip_prefix(streamed.trim()));
         if !streamed.trim().is_empty()
-            && let Some(rest) = content.trim().strip_prefix(streamed.trim())
+            && let Some(rest) = rest
         {
             return self.rest(&clean(rest));
         }
@@ -239,7 +240,7 @@ impl Painter {
 
     /// Renders an error of the terminal itself.
     pub(super) fn fault(&mut self, message: &str) -> String {
-        let rows = self.wrapped(Face::coloured(AnsiColour::Red), &clean(message), &ScreenRow::default());
+        let rows = self.wrapped(Face::coloured(AnsiColour::Red), message, &ScreenRow::default());
         self.lines(&rows)
     }
 

@@ -1,16 +1,15 @@
 //! A message whose reply a terminal waits for.
 
 use std::collections::HashSet;
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::BoxFuture;
 use tokio::time::Instant;
 use uuid::Uuid;
 
 use crate::event::SessionEvent;
-use crate::inbox::{Acceptance, Inbox, MessageStatus, Reply};
+use crate::inbox::{Acceptance, Inbox, MessageState, MessageStatus, Refusal, Reply};
 use crate::message::{OutboundMessage, SessionKey};
 
 /// How long one wait for the message's state lasts.
@@ -26,15 +25,18 @@ pub(super) struct PendingTurn {
     /// The message whose question this message answers.
     asked: Option<Uuid>,
     session: SessionKey,
-    ending: Pin<Box<dyn Future<Output = Result<Option<Reply>, WaitFailure>> + Send>>,
+    inbox: Arc<dyn Inbox>,
+    ending: BoxFuture<'static, Result<Option<MessageState>, Refusal>>,
     /// The reply of the ended turn, and the time at which it is overdue.
     ended: Option<(Option<Reply>, Instant)>,
-    /// The messages shown since the start.
+    /// The messages of the turn that are on the screen.
     shown: HashSet<String>,
 }
 
 /// The progress of a turn.
 pub(super) enum PendingTurnState {
+    /// The message answered a question; the turn that asked it continues.
+    Continues,
     /// The turn ended; its reply may still arrive.
     Ended,
     /// The reply was not delivered in time.
@@ -45,44 +47,41 @@ pub(super) enum PendingTurnState {
     Lost(String),
 }
 
-/// The reason why the terminal cannot wait for the end of a turn.
-enum WaitFailure {
-    Away(String),
-    Unknown,
-}
-
 impl PendingTurn {
     /// Creates the pending turn of an accepted message. `asked` is the message whose question this message may answer.
     pub(super) fn new(inbox: Arc<dyn Inbox>, acceptance: Acceptance, asked: Option<Uuid>) -> Self {
         let id = acceptance.id();
         let (Acceptance::Accepted { session, .. } | Acceptance::Duplicate { session, .. }) = acceptance;
-        Self { id, asked, session, ending: Box::pin(ending(inbox, id)), ended: None, shown: HashSet::new() }
+        let ending = Box::pin(ending(Arc::clone(&inbox), id));
+        Self { id, asked, session, inbox, ending, ended: None, shown: HashSet::new() }
     }
 
+    /// Returns true if an event comes from the turn, and not from one that another client started in the same session.
     pub(super) fn concerns(&self, event: &SessionEvent) -> bool {
-        event.session == self.session
+        self.is_own(event.turn)
     }
 
     /// Returns true if a message is the reply.
     pub(super) fn is_answered_by(&self, message: &OutboundMessage) -> bool {
-        message.in_reply_to.is_some_and(|id| id == self.id || Some(id) == self.asked)
+        // A turn that joined several messages answers the last of them.
+        message.in_reply_to.is_some_and(|id| self.is_own(id) || self.is_own(message.turn))
     }
 
-    /// Returns the message that gets the reply.
-    pub(super) fn reply_to(&self) -> Uuid {
-        self.asked.unwrap_or(self.id)
-    }
-
-    /// Returns true if a message comes from a turn of the conversation.
-    pub(super) fn is_of_turn(&self, message: &OutboundMessage) -> bool {
-        message.session == self.session
+    /// Returns true if a message is a question of this or another turn of the session.
+    pub(super) fn is_asked_by(&self, message: &OutboundMessage) -> bool {
+        message.context.is_question && message.session == self.session
     }
 
     /// Records that a message was shown.
     pub(super) fn note(&mut self, message: &OutboundMessage) {
-        if message.session == self.session {
+        if self.is_own(message.turn) || self.is_answered_by(message) {
             self.shown.insert(message.content.clone());
         }
+    }
+
+    /// Returns true for the id of a turn or message that belongs to this turn.
+    fn is_own(&self, id: Uuid) -> bool {
+        id == self.id || Some(id) == self.asked
     }
 
     /// Returns true if the turn has ended and its reply, if any, is on the screen.
@@ -104,34 +103,38 @@ impl PendingTurn {
             };
         }
         match self.ending.as_mut().await {
-            Ok(reply) => {
-                self.ended = Some((reply, Instant::now() + GRACE));
+            Ok(Some(MessageState { continues: Some(asked), .. })) => {
+                self.asked = Some(asked);
+                self.ending = Box::pin(ending(Arc::clone(&self.inbox), asked));
+                PendingTurnState::Continues
+            }
+            Ok(Some(state)) => {
+                self.ended = Some((state.reply, Instant::now() + GRACE));
                 PendingTurnState::Ended
             }
-            Err(WaitFailure::Away(reason)) => PendingTurnState::Away(reason),
-            Err(WaitFailure::Unknown) => PendingTurnState::Lost("the message is not known any more".to_owned()),
+            Ok(None) => PendingTurnState::Lost("the message is not known any more".to_owned()),
+            Err(refusal) => PendingTurnState::Away(refusal.to_string()),
         }
     }
 
     /// Continues the wait through a gateway that has returned.
     pub(super) fn wait_on(&mut self, inbox: Arc<dyn Inbox>) {
+        self.inbox = inbox;
         if self.ended.is_none() {
-            self.ending = Box::pin(ending(inbox, self.id));
+            self.ending = Box::pin(ending(Arc::clone(&self.inbox), self.id));
         }
     }
 }
 
-async fn ending(inbox: Arc<dyn Inbox>, mut id: Uuid) -> Result<Option<Reply>, WaitFailure> {
+/// Waits until the message has ended, or until it is known to continue an earlier turn; returns its state, or `None` for an unknown
+/// message.
+async fn ending(inbox: Arc<dyn Inbox>, id: Uuid) -> Result<Option<MessageState>, Refusal> {
     loop {
-        let state = inbox.wait(id, STATE_WAIT).await.map_err(|refusal| WaitFailure::Away(refusal.to_string()))?;
-        let state = state.ok_or(WaitFailure::Unknown)?;
-        if let Some(asked) = state.continues.filter(|asked| *asked != id) {
-            // The message was an answer: the reply belongs to the turn that continues.
-            id = asked;
-            continue;
-        }
-        if matches!(state.status, MessageStatus::Done | MessageStatus::Dead) {
-            return Ok(state.reply);
+        let Some(mut state) = inbox.wait(id, STATE_WAIT).await? else { return Ok(None) };
+        // The reply to an answer belongs to the turn that continues.
+        state.continues.take_if(|asked| *asked == id);
+        if state.continues.is_some() || matches!(state.status, MessageStatus::Done | MessageStatus::Dead) {
+            return Ok(Some(state));
         }
         tokio::time::sleep(PAUSE).await;
     }

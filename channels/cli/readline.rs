@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr};
+use rustix::termios::{LocalModes, OptionalActions, SpecialCodeIndex, Termios, tcgetattr, tcsetattr};
 use rustyline::error::ReadlineError;
 use rustyline::history::FileHistory;
 use rustyline::{ColorMode, CompletionType, Config, Editor, ExternalPrinter};
@@ -17,6 +17,8 @@ use crate::channel::StartError;
 const HISTORY_ENTRIES: usize = 1_000;
 /// The size in bytes up to which a message enters the history.
 const MAX_HISTORY_ENTRY: usize = 8 << 10;
+/// The value of a special code that no key has; `_POSIX_VDISABLE` of Linux.
+const DISABLED_CODE: u8 = 0;
 const BRACKETED_PASTE_OFF: &str = "\x1b[?2004l";
 
 type Line = Editor<PromptHelper, FileHistory>;
@@ -29,15 +31,12 @@ pub(super) struct SavedMode {
 }
 
 impl SavedMode {
-    fn of_terminal() -> rustix::io::Result<Self> {
-        let found = tcgetattr(io::stdin())?;
-        Ok(Self { found, is_echo_off: AtomicBool::new(false), is_restored: AtomicBool::new(false) })
-    }
-
-    /// Turns echo off; Ctrl-C and other control keys still work.
+    /// Turns echo off; Ctrl-C still works. Ctrl-D is an ordinary character meanwhile, so that the next prompt reads it: the kernel
+    /// would drop an end of input before a prompt, which reads keys and not lines.
     pub(super) fn echo_off(&self) {
         let mut silent = self.found.clone();
         silent.local_modes.remove(LocalModes::ECHO);
+        silent.special_codes[SpecialCodeIndex::VEOF] = DISABLED_CODE;
         self.is_echo_off.store(true, Ordering::SeqCst);
         self.set(&silent);
     }
@@ -78,7 +77,8 @@ pub(super) fn open(
     in_colour: bool,
 ) -> Result<(SavedMode, impl FnOnce(ThreadEnds) -> io::Result<()>), StartError> {
     let fault = |reason: String| StartError(format!("the terminal could not be opened: {reason}"));
-    let mode = SavedMode::of_terminal().map_err(|error| fault(error.to_string()))?;
+    let found = tcgetattr(io::stdin()).map_err(|error| fault(error.to_string()))?;
+    let mode = SavedMode { found, is_echo_off: AtomicBool::new(false), is_restored: AtomicBool::new(false) };
     let helper = PromptHelper::new(known, in_colour);
     let (editor, mut printer) = editor(history.as_deref(), helper).map_err(|error| fault(error.to_string()))?;
     let spawn_both = move |ThreadEnds { asks, inputs, prints, output_fault, prompting }| {

@@ -1,11 +1,13 @@
 //! The types that the screen and keyboard threads exchange with the conversation, and plain input and output without a line editor.
 
-use std::io::{self, BufRead, ErrorKind, Write};
+use std::io::{self, BufRead, Read, Write};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 use std::thread;
 
 use tokio::sync::oneshot;
+
+use crate::channel::StartError;
 
 pub(super) const PROMPT: &str = "You> ";
 pub(super) const SHOW_CURSOR: &str = "\x1b[?25h";
@@ -36,6 +38,12 @@ pub(super) enum OutputStream {
 /// The error of a printing thread that stopped because its output is closed.
 #[derive(Debug)]
 pub(super) struct OutputClosed;
+
+impl From<OutputClosed> for StartError {
+    fn from(_: OutputClosed) -> Self {
+        Self("nobody reads the terminal's output any more".into())
+    }
+}
 
 /// The error that ended the output of a terminal; empty until then.
 pub type OutputFault = Arc<OnceLock<io::Error>>;
@@ -76,39 +84,20 @@ pub(super) fn read_lines(
     }
 }
 
+/// Reads a line without its line feed. Skips the rest of a line that is too long.
 fn read_line(input: &mut impl BufRead) -> io::Result<ConsoleInput> {
     let mut line = Vec::new();
-    let (mut too_long, mut any) = (false, false);
-    loop {
-        let part = match input.fill_buf() {
-            Ok(part) => part,
-            Err(error) if error.kind() == ErrorKind::Interrupted => continue,
-            Err(error) => return Err(error),
-        };
-        if part.is_empty() {
-            break;
-        }
-        any = true;
-        let (text, end) = match part.iter().position(|byte| *byte == b'\n') {
-            Some(at) => (&part[..at], Some(at + 1)),
-            None => (part, None),
-        };
-        too_long |= line.len() + text.len() > MAX_LINE;
-        if !too_long {
-            line.extend_from_slice(text);
-        }
-        let used = end.unwrap_or(part.len());
-        input.consume(used);
-        if end.is_some() {
-            break;
-        }
+    // The line feed takes one byte more.
+    if input.by_ref().take(MAX_LINE as u64 + 1).read_until(b'\n', &mut line)? == 0 {
+        return Ok(ConsoleInput::End);
     }
-    Ok(match String::from_utf8(line) {
-        _ if !any => ConsoleInput::End,
-        _ if too_long => ConsoleInput::TooLong,
-        Ok(text) => ConsoleInput::Line(text),
-        Err(_) => ConsoleInput::NotUtf8,
-    })
+    if line.last() == Some(&b'\n') {
+        line.pop();
+    } else if line.len() > MAX_LINE {
+        input.skip_until(b'\n')?;
+        return Ok(ConsoleInput::TooLong);
+    }
+    Ok(String::from_utf8(line).map_or(ConsoleInput::NotUtf8, ConsoleInput::Line))
 }
 
 /// Prints with `print` until the conversation ends or the output is closed.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use futures_util::future::BoxFuture;
+use futures_util::future::{BoxFuture, OptionFuture};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
@@ -23,9 +23,8 @@ use super::streams::{ConsoleInput, MAX_LINE, OutputClosed, OutputStream};
 use crate::channel::StartError;
 use crate::clean::{clean, clean_line, is_display_control};
 use crate::event::SessionEvent;
-use crate::ids::new_id;
 use crate::inbox::{AcceptExtras, Acceptance, Inbox, Refusal, Reply};
-use crate::message::{InboundMessage, OutboundMessage};
+use crate::message::{InboundMessage, new_id};
 use crate::text::{Language, fill};
 use crate::trust::{Author, SenderListing, trust_of};
 
@@ -51,8 +50,8 @@ pub struct TerminalSetup {
     pub thinking: Thinking,
     /// Delivers SIGINT while a turn runs.
     pub interrupt: Interrupt,
-    /// The names of the gateway in this process; unused if the terminal belongs to another host.
-    pub directory: Arc<dyn NameDirectory>,
+    /// The source of names for completion; set when the gateway is known.
+    pub directory: Option<Arc<dyn NameDirectory>>,
     /// Set if a piped line was not taken, or if its turn failed.
     pub has_failed: Arc<AtomicBool>,
 }
@@ -79,6 +78,8 @@ pub struct Terminal {
     /// The messages that wait for a model service, and those queued after them. The prompt stays, and the terminal shows
     /// their replies on arrival.
     waiting: HashSet<Uuid>,
+    /// The messages of this terminal.
+    own: HashSet<Uuid>,
     /// The message whose turn has asked a question, which the next line may answer.
     asked: Option<Uuid>,
     /// A message whose reply was shown before it was delivered.
@@ -104,12 +105,6 @@ enum TerminalEvent {
     Tick,
 }
 
-impl From<OutputClosed> for StartError {
-    fn from(_: OutputClosed) -> Self {
-        Self("nobody reads the terminal's output any more".into())
-    }
-}
-
 impl Terminal {
     /// Creates the terminal. `following` is the feed of `setup`'s conversation from `host`.
     pub fn new(
@@ -127,6 +122,7 @@ impl Terminal {
             painter,
             turn: None,
             waiting: HashSet::new(),
+            own: HashSet::new(),
             asked: None,
             shown_early: None,
             interrupted: false,
@@ -187,37 +183,18 @@ impl Terminal {
 
     /// Waits for the next event. Events of turns come first, so that streamed text is on the screen before its reply is handled.
     async fn step(&mut self, shutdown: &CancellationToken) -> TerminalEvent {
-        let turn = &mut self.turn;
-        let progress = async {
-            match turn {
-                Some(turn) => turn.progress().await,
-                None => std::future::pending().await,
-            }
-        };
-        let events = &self.following.events;
-        let event = async {
-            match events.recv().await {
-                Ok(event) => event,
-                // Streaming has ended; replies still arrive.
-                Err(_) => std::future::pending().await,
-            }
-        };
         let is_away = self.reconnecting.is_some();
-        let reconnecting = &mut self.reconnecting;
-        let back = async {
-            match reconnecting {
-                Some(back) => back.await,
-                None => std::future::pending().await,
-            }
-        };
         let (is_spinning, next_frame) = (self.painter.is_spinning(), Instant::now() + FRAME);
         tokio::select! {
             biased;
             () = shutdown.cancelled() => TerminalEvent::Shutdown,
-            event = event => TerminalEvent::Event(event),
+            // After the end of the events, replies still arrive.
+            Ok(event) = self.following.events.recv() => TerminalEvent::Event(event),
             delivery = self.following.deliveries.recv(), if !is_away => TerminalEvent::ScreenDelivery(delivery.ok()),
-            back = back => TerminalEvent::Reconnected(back),
-            progress = progress, if !is_away => TerminalEvent::TurnProgress(progress),
+            Some(back) = OptionFuture::from(self.reconnecting.as_mut()) => TerminalEvent::Reconnected(back),
+            Some(progress) = OptionFuture::from(self.turn.as_mut().map(PendingTurn::progress)), if !is_away => {
+                TerminalEvent::TurnProgress(progress)
+            }
             input = self.setup.console.input() => TerminalEvent::ConsoleInput(input),
             () = self.setup.interrupt.raised() => TerminalEvent::Interrupt,
             () = tokio::time::sleep_until(next_frame), if is_spinning => TerminalEvent::Tick,
@@ -237,6 +214,8 @@ impl Terminal {
 
     async fn deliver(&mut self, delivery: ScreenDelivery) -> Result<(), OutputClosed> {
         let message = delivery.message();
+        // Any client's next message answers the question, whoever started the turn.
+        let asks = self.turn.as_ref().is_some_and(|turn| turn.is_asked_by(message));
         let was_shown_early = self
             .shown_early
             .take_if(|(id, content)| message.in_reply_to == Some(*id) && message.content == *content)
@@ -245,20 +224,22 @@ impl Terminal {
         if !was_shown_early && !is_stop {
             let is_notice = message.context.notice.is_some();
             let is_reply = self.turn.as_ref().is_some_and(|turn| turn.is_answered_by(message));
-            if is_reply && !is_notice && message.error.is_some() {
+            let is_own = is_reply || message.in_reply_to.is_some_and(|id| self.own.contains(&id));
+            if is_own && !is_notice && message.error.is_some() {
                 self.record_failure();
             }
             let text = if is_notice {
                 self.painter.hint(&clean(&message.content))
-            } else if is_reply || self.is_own_question(message) {
+            } else if is_reply || asks {
                 self.painter.reply(&message.content, message.error.is_some())
             } else {
                 self.painter.message(message, &self.setup.conversation.key())
             };
-            // Output into a pipe contains only replies.
-            let is_for_the_owner = is_notice || message.context.is_for_all_terminals;
-            let stream =
-                if is_for_the_owner && !self.setup.console.style.live { OutputStream::Err } else { OutputStream::Out };
+            // Output into a pipe contains only replies to its lines.
+            let is_foreign = message.in_reply_to.is_some() && message.context.job.is_none() && !is_own && !asks;
+            let is_aside = is_notice || is_foreign || message.context.is_for_all_terminals;
+            let is_err = is_aside && !self.setup.console.style.live;
+            let stream = if is_err { OutputStream::Err } else { OutputStream::Out };
             self.setup.console.print_through(text, stream).await?;
             if let Some(turn) = &mut self.turn {
                 turn.note(message);
@@ -266,15 +247,18 @@ impl Terminal {
         }
         if let Some(answered) = message.in_reply_to {
             self.waiting.remove(&answered);
+            if message.context.notice.is_none() {
+                self.own.remove(&answered);
+            }
         }
         let waits = message.context.notice.as_deref() == Some("waiting")
             && self.setup.console.style.live
             && self.turn.as_ref().is_some_and(|turn| turn.id == message.turn);
-        let asks = self.is_own_question(message);
+        let turn = message.turn;
         delivery.shown();
         // The next line answers the question.
-        if asks && let Some(turn) = self.turn.take() {
-            self.asked = Some(turn.reply_to());
+        if asks {
+            (self.turn, self.asked) = (None, Some(turn));
             self.end_turn().await?;
         }
         if waits && let Some(turn) = self.turn.take() {
@@ -284,14 +268,9 @@ impl Terminal {
         self.finish().await
     }
 
-    /// Returns true if the message is a question of the turn that this terminal waits for.
-    fn is_own_question(&self, message: &OutboundMessage) -> bool {
-        message.context.is_question && self.turn.as_ref().is_some_and(|turn| turn.is_of_turn(message))
-    }
-
     async fn advance(&mut self, progress: PendingTurnState) -> Result<(), OutputClosed> {
         match progress {
-            PendingTurnState::Ended => {}
+            PendingTurnState::Continues | PendingTurnState::Ended => {}
             PendingTurnState::Overdue(Reply { content, error }) => {
                 if error.is_some() {
                     self.record_failure();
@@ -367,10 +346,9 @@ impl Terminal {
     async fn ask(&mut self) -> Result<(), OutputClosed> {
         let known = self.setup.console.known.clone();
         known.set_files(self.setup.files.names());
-        if self.setup.console.style.cursor {
-            let host = Arc::clone(&self.host);
+        if let Some(directory) = self.setup.directory.clone().filter(|_| self.setup.console.style.cursor) {
             tokio::spawn(async move {
-                if let Ok(names) = tokio::time::timeout(NAMES_TIMEOUT, host.names()).await {
+                if let Ok(names) = tokio::time::timeout(NAMES_TIMEOUT, directory.names()).await {
                     known.set_names(names);
                 }
             });
@@ -410,7 +388,7 @@ impl Terminal {
 
     /// Runs a command of the terminal itself.
     async fn run_local(&mut self, local: LocalCommand) -> Result<(), OutputClosed> {
-        let (texts, language) = (self.painter.texts, self.setup.language);
+        let texts = self.painter.texts;
         let files = &mut self.setup.files;
         let result = match local {
             LocalCommand::Leave => return Ok(()),
@@ -420,18 +398,23 @@ impl Terminal {
             LocalCommand::Move(key) => return self.move_to(&key).await,
             LocalCommand::Files => Ok(files.lines(texts)),
             LocalCommand::Thinking(mode) if mode.is_empty() => Ok(self.painter.last_thoughts()),
-            LocalCommand::Thinking(mode) => match Thinking::parse(&mode) {
-                Some(thinking) => {
+            LocalCommand::Thinking(mode) => match mode.parse::<Thinking>() {
+                Ok(thinking) => {
                     self.painter.thinking = thinking;
-                    Ok(vec![texts.thinking_is[thinking as usize].to_owned()])
+                    let text = match thinking {
+                        Thinking::Fold => texts.thinking_folded,
+                        Thinking::Show => texts.thinking_shown,
+                        Thinking::Hide => texts.thinking_hidden,
+                    };
+                    Ok(vec![text.to_owned()])
                 }
-                None => Err(texts.which_thinking.to_owned()),
+                Err(_) => Err(texts.which_thinking.to_owned()),
             },
             LocalCommand::Add(name) if name.is_empty() => Err(fill(texts.which_file, &["/add"])),
             LocalCommand::Drop(name) if name.is_empty() => Err(fill(texts.which_file, &["/drop"])),
             LocalCommand::Add(name) => match files.add(&unquote(&name)) {
                 Ok(()) => Ok(vec![fill(texts.added, &[&clean_line(&unquote(&name)), &files.last_size()])]),
-                Err(fault) => Err(fault.text(language)),
+                Err(fault) => Err(fault.text(texts)),
             },
             LocalCommand::Drop(name) => {
                 let (name, shown) = (unquote(&name), clean_line(&unquote(&name)));
@@ -501,6 +484,7 @@ impl Terminal {
                 if !is_command {
                     self.setup.files.mark_sent();
                 }
+                self.own.insert(acceptance.id());
                 if !self.waiting.is_empty() {
                     self.waiting.insert(acceptance.id());
                     return Ok(false);

@@ -14,8 +14,9 @@ use super::*;
 use crate::channel::{Channel, ChannelContext, SendError, StartError};
 use crate::conformance::{self, ChannelSubject, PeerBehaviour, ScriptedAnswer, ScriptedInbox, WriteOutcome};
 use crate::event::TurnEvent;
-use crate::inbox::{Refusal, Reply};
-use crate::message::{ErrorInfo, OutboundMessage};
+use crate::inbox::{AcceptExtras, Inbox, Refusal, Reply};
+use crate::message::{ErrorInfo, InboundMessage, OutboundMessage};
+use crate::trust::{Author, SenderListing, trust_of};
 
 const LIVE: TerminalStyle = TerminalStyle { live: true, colour: false, cursor: false, columns: Some(60) };
 const SOON: Duration = Duration::from_secs(10);
@@ -53,22 +54,11 @@ impl Write for OutputBuffer {
     }
 }
 
-/// A gateway without names for completion, which follows one conversation.
-struct NoNames;
+/// A gateway that follows one conversation.
+struct SingleConversationHost;
 
 #[async_trait]
-impl NameDirectory for NoNames {
-    async fn names(&self) -> CompletionNames {
-        CompletionNames::default()
-    }
-
-    async fn model(&self, _: &TerminalConversation) -> Result<String, String> {
-        Ok("offline".into())
-    }
-}
-
-#[async_trait]
-impl TerminalHost for NoNames {
+impl TerminalHost for SingleConversationHost {
     async fn follow(&self, _: &TerminalConversation) -> Result<ConversationFeed, StartError> {
         Err(StartError("it follows one conversation".into()))
     }
@@ -97,7 +87,7 @@ impl TestTerminal {
             language: Language::En,
             thinking: Thinking::Fold,
             interrupt: interrupt.clone(),
-            directory: Arc::new(NoNames),
+            directory: None,
             has_failed: Arc::clone(&has_failed),
         };
         (Self { keys: Mutex::new(Some(keys)), out, err, interrupt, has_failed }, setup)
@@ -285,6 +275,35 @@ async fn a_turn_is_streamed_and_its_reply_not_printed_twice() {
 }
 
 #[tokio::test]
+async fn the_turn_of_another_client_is_not_streamed_and_its_reply_is_shown_once() {
+    let (foreign_reply, own_reply) = ("AAA BBB", "reply to one");
+    for (style, out, err) in [
+        (LIVE, "daoyou\n\nBot> AAA BBB\n\nBot> reply to one\n\n", ""),
+        (TerminalStyle::PLAIN, "reply to one\n", "AAA BBB\n"),
+    ] {
+        let inbox = ScriptedInbox::new(|_| ScriptedAnswer::Hold);
+        let (user, channel, _shutdown) = converse(&inbox, style);
+        let message =
+            InboundMessage::text("cli", "direct", "owner", trust_of(Author::Owner, SenderListing::Owner), "x");
+        let foreign = inbox.accept(message, AcceptExtras::default()).await.unwrap().id();
+        user.types(b"one\n");
+        inbox.reached(2).await;
+        let own = inbox.id(1).unwrap();
+        for delta in ["AAA ", "BBB"] {
+            inbox.emit(foreign, TurnEvent::Text { delta: delta.into() });
+        }
+        inbox.finish(foreign, Reply { content: foreign_reply.into(), error: None });
+        if style == LIVE { &user.out } else { &user.err }.shows(foreign_reply).await;
+        inbox.emit(own, TurnEvent::Text { delta: "reply ".into() });
+        inbox.finish(own, Reply { content: own_reply.into(), error: None });
+        user.out.shows(own_reply).await;
+        user.ends();
+        assert_eq!(exit_of(&channel).await, TerminalExit::EndOfInput);
+        assert_eq!((user.out.text().as_str(), user.err.text().as_str()), (out, err));
+    }
+}
+
+#[tokio::test]
 async fn files_go_with_the_next_message_and_the_conversation_can_be_switched() {
     let inbox = ScriptedInbox::new(|message| ScriptedAnswer::Reply(format!("re: {}", message.content.len())));
     let (user, channel, _shutdown) = converse(&inbox, TerminalStyle::PLAIN);
@@ -348,7 +367,7 @@ async fn a_reply_that_is_not_delivered_is_fetched_and_shown_once() {
     let (user, setup) = TestTerminal::new(TerminalStyle::PLAIN);
     let (deliver, deliveries) = async_channel::bounded(4);
     let following = ConversationFeed { deliveries, events: async_channel::bounded(1).1, attachment: None };
-    let terminal = Terminal::new(setup, Arc::clone(&inbox) as _, Arc::new(NoNames), following);
+    let terminal = Terminal::new(setup, Arc::clone(&inbox) as _, Arc::new(SingleConversationHost), following);
     let running = tokio::spawn(terminal.run(CancellationToken::new()));
     user.types(b"one\n");
     user.out.shows("re: one").await;
@@ -406,17 +425,6 @@ struct ReturningHost {
     asked: Notify,
     may_return: Semaphore,
     work: async_channel::Receiver<ScreenDelivery>,
-}
-
-#[async_trait]
-impl NameDirectory for ReturningHost {
-    async fn names(&self) -> CompletionNames {
-        CompletionNames::default()
-    }
-
-    async fn model(&self, _: &TerminalConversation) -> Result<String, String> {
-        Ok("offline".into())
-    }
 }
 
 #[async_trait]

@@ -116,10 +116,10 @@ pub(super) fn fold(text: &str, columns: usize, texts: &TerminalTexts) -> Vec<Str
     let mut folded =
         vec![format!("  └ {}", lines.next().map_or_else(|| cut(texts.no_output, room), |line| cut(line, room)))];
     folded.extend(lines.by_ref().take(MAX_RESULT_LINES - 1).map(|line| format!("    {}", cut(line, room))));
-    match lines.count() {
-        0 => {}
-        more => folded
-            .push(format!("    {}", cut(&fill(texts.more_lines[usize::from(more > 1)], &[&more.to_string()]), room))),
+    let more = lines.count();
+    if more > 0 {
+        let text = if more == 1 { texts.one_more_line } else { texts.more_lines };
+        folded.push(format!("    {}", cut(&fill(text, &[&more.to_string()]), room)));
     }
     folded
 }

@@ -15,30 +15,32 @@ const MAX_SEARCHED: usize = 400;
 const MIN_SIGNS: usize = 2;
 
 /// The format of a tool's result.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum OutputKind {
+#[derive(Debug, PartialEq)]
+enum OutputKind {
     /// The call failed.
     Error,
     /// An object or an array.
-    Json,
+    Json(Value),
     Markdown,
     Text,
 }
 
 impl OutputKind {
     /// Returns the kind of the result of a call.
-    pub fn of(content: &str, success: bool) -> Self {
+    fn of(content: &str, success: bool) -> Self {
         if !success {
             return Self::Error;
         }
         if content.len() > MAX_FORMATTED {
             return Self::Text;
         }
-        match parse_json(content) {
-            Some(_) => Self::Json,
-            None if is_markdown(content) => Self::Markdown,
-            None => Self::Text,
+        let text = content.trim();
+        if text.starts_with(['{', '['])
+            && let Ok(value) = serde_json::from_str(text)
+        {
+            return Self::Json(value);
         }
+        if is_markdown(content) { Self::Markdown } else { Self::Text }
     }
 }
 
@@ -52,13 +54,15 @@ pub fn render_output(content: &str, success: bool, columns: usize, in_colour: bo
 pub(super) fn plain_text(content: &str, success: bool, columns: usize) -> String {
     match OutputKind::of(content, success) {
         // One short line says more than the first lines of a longer form.
-        OutputKind::Json if content.trim().lines().count() > 1 || cut(content.trim(), columns) != content.trim() => {
-            clean(&pretty(content))
+        OutputKind::Json(value)
+            if content.trim().lines().count() > 1 || cut(content.trim(), columns) != content.trim() =>
+        {
+            clean(&format!("{value:#}"))
         }
         OutputKind::Markdown => {
             rows(content, success, columns, false).iter().map(|row| format!("{}\n", row.plain())).collect()
         }
-        OutputKind::Json | OutputKind::Error | OutputKind::Text => clean(content),
+        OutputKind::Json(_) | OutputKind::Error | OutputKind::Text => clean(content),
     }
 }
 
@@ -66,24 +70,12 @@ fn rows(content: &str, success: bool, columns: usize, in_colour: bool) -> Vec<Sc
     let lines = |text: &str, face: Face| text.lines().map(|line| ScreenRow::of(face, line)).collect();
     match OutputKind::of(content, success) {
         OutputKind::Error => lines(&clean(content), Face::coloured(AnsiColour::Red)),
-        OutputKind::Json => lines(&clean(&pretty(content)), Face::PLAIN),
+        OutputKind::Json(value) => lines(&clean(&format!("{value:#}")), Face::PLAIN),
         OutputKind::Markdown => {
             render(&clean(content), MarkdownStyle { width: columns, in_colour }, &ScreenRow::default())
         }
         OutputKind::Text => lines(&clean(content), Face::PLAIN),
     }
-}
-
-fn parse_json(content: &str) -> Option<Value> {
-    let text = content.trim();
-    if !text.starts_with(['{', '[']) {
-        return None;
-    }
-    serde_json::from_str(text).ok()
-}
-
-fn pretty(content: &str) -> String {
-    parse_json(content).map_or_else(|| content.to_owned(), |value| format!("{value:#}"))
 }
 
 /// Returns true if a text has several kinds of Markdown marks, or a block or table that occurs only in Markdown.
@@ -105,6 +97,8 @@ fn is_markdown(content: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]
@@ -113,8 +107,8 @@ mod tests {
             ("", true, OutputKind::Text),
             ("plain words", true, OutputKind::Text),
             ("{\"a\": 1}", false, OutputKind::Error),
-            (" {\"a\": [1, 2]}\n", true, OutputKind::Json),
-            ("[]", true, OutputKind::Json),
+            (" {\"a\": [1, 2]}\n", true, OutputKind::Json(json!({"a": [1, 2]}))),
+            ("[]", true, OutputKind::Json(json!([]))),
             ("{not json}", true, OutputKind::Text),
             ("12", true, OutputKind::Text),
             ("[lines 1-2 of 3; continue with offset=3]", true, OutputKind::Text),

@@ -166,6 +166,13 @@ impl ScriptedInbox {
         (state.status, state.notice) = (MessageStatus::Waiting, Some(notice.to_owned()));
     }
 
+    /// Makes a parked message run again, as a retry does.
+    pub fn run_again(&self, id: Uuid) {
+        let mut records = self.records.lock();
+        let Some((state, _)) = records.messages.iter_mut().find(|(state, _)| state.id == id) else { return };
+        state.status = MessageStatus::Running;
+    }
+
     /// Returns the queue of replies to deliver.
     pub fn outbound(&self) -> async_channel::Receiver<OutboundMessage> {
         self.outbox.1.clone()
@@ -271,9 +278,12 @@ impl Inbox for ScriptedInbox {
     async fn skip(&self, extras: AcceptExtras, reason: &str) -> Result<(), Refusal> {
         let mut records = self.records.lock();
         records.skipped.push(reason.to_owned());
+        let passes_message = extras.cursor.is_some();
         records.store_extras(extras);
         drop(records);
-        self.record(InboxVerdict::Skipped);
+        if passes_message {
+            self.record(InboxVerdict::Skipped);
+        }
         Ok(())
     }
 
@@ -283,7 +293,11 @@ impl Inbox for ScriptedInbox {
 
     async fn sent(&self, channel: &str, id: Uuid) -> Result<Option<SentMessage>, Refusal> {
         let records = self.records.lock();
-        Ok(records.sent.iter().find(|(name, known, _)| name == channel && *known == id).map(|(_, _, message)| *message))
+        Ok(records
+            .sent
+            .iter()
+            .find(|(name, known, _)| name == channel && *known == id)
+            .map(|(_, _, message)| message.clone()))
     }
 
     async fn cursor(&self, channel: &str, source: &str) -> Result<Option<Cursor>, Refusal> {

@@ -113,6 +113,7 @@ pub fn started(inbox: &Arc<ScriptedInbox>) -> (ChannelContext, Arc<Notify>) {
         events: Arc::clone(inbox) as _,
         shutdown: CancellationToken::new(),
         started: Arc::new(move || started.notify_one()),
+        impaired: Arc::new(|_| {}),
     };
     (context, notify)
 }

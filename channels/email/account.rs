@@ -9,9 +9,9 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use rustls::ClientConfig;
 
-use super::certificate::{CertificateExpiries, ExpiryRecorder, read_ca_file};
+use super::certificate::{CertificateExpiries, MailTls, read_ca_file};
 use super::config::{EmailConfig, Tls};
-use super::presets::{self, Preset};
+use super::presets::{ServerAddress, preset_for_address};
 use super::token::TokenCommand;
 use crate::settings::Secret;
 
@@ -23,13 +23,12 @@ pub struct Account {
     pub name: String,
     pub imap: MailServer,
     pub smtp: MailServer,
-    /// The expiry times of the certificates of the servers reached so far.
-    pub certificates: CertificateExpiries,
-    tls: Arc<ClientConfig>,
+    /// The settings trust the system's roots and the certificates of `ca_file`, and always check names.
+    pub tls: MailTls,
 }
 
 /// A server of the account.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct MailServer {
     pub host: String,
     pub port: u16,
@@ -45,16 +44,6 @@ pub enum Login {
     Password(Secret),
     /// XOAUTH2 with the token that the command prints.
     Token(Arc<TokenCommand>),
-}
-
-impl fmt::Debug for Login {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::None => "None",
-            Self::Password(_) => "Password",
-            Self::Token(_) => "Token",
-        })
-    }
 }
 
 impl Account {
@@ -74,29 +63,31 @@ impl Account {
             (None, Some(password)) => Login::Password(password.clone()),
             (None, None) => Login::None,
         };
-        let preset = presets::preset_for_address(&address);
+        let preset = preset_for_address(&address);
+        let usual_imap_port = if config.imap_tls == Tls::Implicit { 993 } else { 143 };
+        let own_imap = ServerAddress { host: config.imap_host.trim(), port: usual_imap_port, tls: config.imap_tls };
         let imap_username = first_non_empty([&config.imap_username, &address]);
         let imap = MailServer {
             login: login(config.imap_password.as_ref()),
             username: imap_username.clone(),
-            ..imap_server(config, preset)?
+            ..resolve_server("imap", own_imap, config.imap_port, preset.map(|preset| preset.imap))?
         };
         if matches!(imap.login, Login::None) {
             return Err("imap_password or token_command must be set; a login needs one of them".to_owned());
         }
+        let usual_smtp_port = match config.smtp_tls {
+            Tls::Implicit => 465,
+            Tls::Starttls => 587,
+            Tls::None => 25,
+        };
+        let own_smtp = ServerAddress { host: config.smtp_host.trim(), port: usual_smtp_port, tls: config.smtp_tls };
         let smtp = MailServer {
             login: login(config.smtp_password.as_ref().or(config.imap_password.as_ref())),
             username: first_non_empty([&config.smtp_username, &imap_username]),
-            ..smtp_server(config, preset)?
+            ..resolve_server("smtp", own_smtp, config.smtp_port, preset.map(|preset| preset.smtp))?
         };
-        let certificates = CertificateExpiries::default();
-        let tls = tls_config(config.ca_file.as_deref(), certificates.clone())?;
-        Ok(Self { certificates, address, name: config.name.trim().to_owned(), imap, smtp, tls })
-    }
-
-    /// Returns the TLS settings. They trust the system's roots and the certificates of `ca_file`, and always check names.
-    pub fn tls_config(&self) -> Arc<ClientConfig> {
-        Arc::clone(&self.tls)
+        let tls = MailTls { config: tls_config(config.ca_file.as_deref())?, expiries: CertificateExpiries::default() };
+        Ok(Self { address, name: config.name.trim().to_owned(), imap, smtp, tls })
     }
 }
 
@@ -150,36 +141,18 @@ pub fn is_loopback(host: &str) -> bool {
     bare.eq_ignore_ascii_case("localhost") || bare.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
-fn imap_server(config: &EmailConfig, preset: Option<&Preset>) -> Result<MailServer, String> {
-    let preset = preset.map(|preset| (preset.imap_host, preset.imap_port, preset.imap_tls));
-    let own = if config.imap_tls == Tls::Implicit { 993 } else { 143 };
-    resolve_server("imap", &config.imap_host, config.imap_port, (own, config.imap_tls), preset)
-}
-
-fn smtp_server(config: &EmailConfig, preset: Option<&Preset>) -> Result<MailServer, String> {
-    let preset = preset.map(|preset| (preset.smtp_host, preset.smtp_port, preset.smtp_tls));
-    let own = match config.smtp_tls {
-        Tls::Implicit => 465,
-        Tls::Starttls => 587,
-        Tls::None => 25,
-    };
-    resolve_server("smtp", &config.smtp_host, config.smtp_port, (own, config.smtp_tls), preset)
-}
-
-/// Chooses host, port and TLS of one server. If no host is configured, all three come from the preset, because they belong together.
+/// Completes the address of one server. If no host is configured, the preset replaces the whole address; the configured
+/// port takes precedence over both.
 fn resolve_server(
     kind: &str,
-    host: &str,
+    configured: ServerAddress<'_>,
     port: Option<u16>,
-    own: (u16, Tls),
-    preset: Option<(&str, u16, Tls)>,
+    preset: Option<ServerAddress<'_>>,
 ) -> Result<MailServer, String> {
-    let (host, usual_port, tls) = match (host.trim(), preset) {
-        ("", Some(preset)) => preset,
-        ("", None) => {
-            return Err(format!("{kind}_host is not set, and the provider of the address is not known"));
-        }
-        (host, _) => (host, own.0, own.1),
+    let ServerAddress { host, port: usual_port, tls } = if configured.host.is_empty() {
+        preset.ok_or_else(|| format!("{kind}_host is not set, and the provider of the address is not known"))?
+    } else {
+        configured
     };
     if tls == Tls::None && !is_loopback(host) {
         return Err(format!(
@@ -187,13 +160,8 @@ fn resolve_server(
              use \"implicit\" or \"starttls\""
         ));
     }
-    Ok(MailServer {
-        host: host.to_owned(),
-        port: port.unwrap_or(usual_port),
-        tls,
-        username: String::new(),
-        login: Login::None,
-    })
+    let port = port.unwrap_or(usual_port);
+    Ok(MailServer { host: host.to_owned(), port, tls, username: String::new(), login: Login::None })
 }
 
 /// Returns the first text that is not empty.
@@ -201,7 +169,7 @@ fn first_non_empty<const N: usize>(texts: [&str; N]) -> String {
     texts.into_iter().map(str::trim).find(|text| !text.is_empty()).unwrap_or_default().to_owned()
 }
 
-fn tls_config(ca_file: Option<&Path>, seen: CertificateExpiries) -> Result<Arc<ClientConfig>, String> {
+fn tls_config(ca_file: Option<&Path>) -> Result<Arc<ClientConfig>, String> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let own = ca_file.map(read_ca_file).transpose().map_err(|wrong| format!("ca_file {wrong}"))?.unwrap_or_default();
     let verifier =
@@ -212,7 +180,7 @@ fn tls_config(ca_file: Option<&Path>, seen: CertificateExpiries) -> Result<Arc<C
         .with_safe_default_protocol_versions()
         .map_err(|error| format!("TLS cannot be set up: {error}"))?
         .dangerous() // A verifier of one's own is set here; this one is the system's.
-        .with_custom_certificate_verifier(Arc::new(ExpiryRecorder::new(Arc::new(verifier), seen)))
+        .with_custom_certificate_verifier(Arc::new(verifier))
         .with_no_client_auth();
     Ok(Arc::new(config))
 }
@@ -242,7 +210,7 @@ mod tests {
             (account.address.as_str(), account.address.as_str())
         );
         assert!(matches!(&account.smtp.login, Login::Password(secret) if secret.expose() == "canary"));
-        assert!(!format!("{:?} {:?}", account, account.imap).contains("canary"));
+        assert!(!format!("{account:?}").contains("canary"));
         let plain = Account::new(&config(|config| {
             (config.imap_tls, config.smtp_tls) = (Tls::Starttls, Tls::Implicit);
             config.smtp_username = "other".to_owned();

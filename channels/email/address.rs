@@ -4,12 +4,14 @@ use std::fmt;
 
 use mail_auth::common::to_a_label;
 
-use crate::allow::AllowList;
+use crate::trust::AllowList;
 
 /// The longest address in the settings (RFC 5321, section 4.5.3.1.3), in bytes.
 const MAX_SETTING: usize = 254;
-/// The longest address of a mail (RFC 5321, section 4.5.3.1: 64 for the local part, 255 for the domain).
-const MAX_LENGTH: usize = 320;
+/// The longest local part (RFC 5321, section 4.5.3.1.1), in bytes.
+const MAX_LOCAL: usize = 64;
+/// The longest domain (RFC 5321, section 4.5.3.1.2), in bytes.
+const MAX_DOMAIN: usize = 255;
 
 /// `local@domain` in the form in which addresses are compared: in lower case, the domain in ASCII (IDNA, RFC 5891).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -19,12 +21,15 @@ pub struct EmailAddress {
 }
 
 impl EmailAddress {
-    /// Parses an address. Returns `None` if the name or the domain is missing, or if the text contains white space or a delimiter.
+    /// Parses an address. Returns `None` if the name or the domain is missing, or for a form to which no reply can be sent:
+    /// with a quoted name, white space, a delimiter, a dot at an end of the name or beside another one, or a part that is
+    /// too long.
     pub fn parse(written: &str) -> Option<Self> {
         let (local, domain) = written.trim().rsplit_once('@')?;
         let domain = ascii_domain(domain)?;
         let is_odd = |c: char| c.is_whitespace() || c.is_control() || matches!(c, '<' | '>' | ',' | ';' | '"');
-        if local.is_empty() || local.chars().any(is_odd) || local.len() + 1 + domain.len() > MAX_LENGTH {
+        let has_empty_part = local.split('.').any(str::is_empty);
+        if has_empty_part || local.chars().any(is_odd) || local.len() > MAX_LOCAL || domain.len() > MAX_DOMAIN {
             return None;
         }
         // ASCII only: two other letters with the same lower case are still different names.
@@ -100,9 +105,10 @@ pub fn ascii_domain(written: &str) -> Option<String> {
 /// Returns true for one plain address, `local@domain`, without a name, brackets or comments.
 pub fn is_address(text: &str) -> bool {
     let Some((local, domain)) = text.rsplit_once('@') else { return false };
-    let plain = |c: char| !c.is_control() && !c.is_whitespace() && !"<>()[],;:\\\"".contains(c);
+    // RFC 5322 permits `*`, but who writes it means a pattern, which would match nobody.
+    let plain = |c: char| !c.is_control() && !c.is_whitespace() && !"<>()[],;:\\\"*".contains(c);
     text.len() <= MAX_SETTING
-        && !local.is_empty()
+        && EmailAddress::parse(text).is_some()
         && !local.contains('@')
         && local.chars().all(plain)
         && is_domain(domain)
@@ -138,8 +144,15 @@ mod tests {
             ("ann b@example.org", None),
             ("<ann@example.org", None),
             ("ann@example.org\nBcc: x", None),
+            ("\"a b\"@example.org", None),
+            (".ann@example.org", None),
+            ("ann.@example.org", None),
+            ("a..n@example.org", None),
         ] {
             assert_eq!(EmailAddress::parse(written).as_ref().map(EmailAddress::as_str), expected, "{written:?}");
+        }
+        for (length, expected) in [(64, true), (65, false)] {
+            assert_eq!(EmailAddress::parse(&format!("{}@example.org", "a".repeat(length))).is_some(), expected);
         }
         assert_eq!(EmailAddress::parse("Dao+x+y@example.org").unwrap().untagged(), "dao@example.org");
     }
@@ -177,6 +190,8 @@ mod tests {
             ("", false),
             ("me", false),
             ("@example.org", false),
+            ("*@example.org", false),
+            (".me@example.org", false),
             ("me@", false),
             ("me@example..org", false),
             ("me@-example.org", false),

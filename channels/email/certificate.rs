@@ -7,10 +7,9 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use parking_lot::Mutex;
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-use rustls::{CertificateError, DigitallySignedStruct, Error, SignatureScheme};
+use rustls::{CertificateError, ClientConfig, ClientConnection};
 use webpki::{EndEntityCert, KeyUsage};
 
 use crate::finding::Finding;
@@ -23,22 +22,16 @@ const MAX_SERVERS: usize = 16;
 /// The largest file of certificates, in bytes; the system's own has about 200 KB.
 const MAX_CA_BYTES: u64 = 4_000_000;
 
-/// A verifier that delegates to another one and records the expiry times of the certificates that the other accepts.
-#[derive(Debug)]
-pub struct ExpiryRecorder {
-    inner: Arc<dyn ServerCertVerifier>,
-    expiries: CertificateExpiries,
+/// The TLS settings of an account, and the expiry times of the certificates of the servers reached with them.
+#[derive(Clone)]
+pub struct MailTls {
+    pub config: Arc<ClientConfig>,
+    pub expiries: CertificateExpiries,
 }
 
 /// The expiry times of server certificates, by server name.
 #[derive(Clone, Debug, Default)]
 pub struct CertificateExpiries(Arc<Mutex<BTreeMap<String, Timestamp>>>);
-
-impl ExpiryRecorder {
-    pub fn new(inner: Arc<dyn ServerCertVerifier>, expiries: CertificateExpiries) -> Self {
-        Self { inner, expiries }
-    }
-}
 
 impl CertificateExpiries {
     /// Returns one finding for each server that was reached.
@@ -47,50 +40,15 @@ impl CertificateExpiries {
         seen.iter().map(|(server, end)| finding(server, *end, now)).collect()
     }
 
-    fn record(&self, server: &ServerName<'_>, certificate: &CertificateDer<'_>) {
-        let Some(end) = expiry_of(certificate) else { return };
+    /// Records the expiry time of the certificate that `server` has proven in the handshake of `connection`.
+    pub fn record(&self, server: &ServerName<'_>, connection: &ClientConnection) {
+        let certificate = connection.peer_certificates().and_then(<[_]>::first);
+        let Some(end) = certificate.and_then(expiry_of) else { return };
         let mut seen = self.0.lock();
         let server = server.to_str().into_owned();
         if seen.len() < MAX_SERVERS || seen.contains_key(&server) {
             seen.insert(server, end);
         }
-    }
-}
-
-impl ServerCertVerifier for ExpiryRecorder {
-    fn verify_server_cert(
-        &self,
-        end_entity: &CertificateDer<'_>,
-        intermediates: &[CertificateDer<'_>],
-        server_name: &ServerName<'_>,
-        ocsp_response: &[u8],
-        now: UnixTime,
-    ) -> Result<ServerCertVerified, Error> {
-        let verified = self.inner.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now)?;
-        self.expiries.record(server_name, end_entity);
-        Ok(verified)
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        cert: &CertificateDer<'_>,
-        dss: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        self.inner.verify_tls12_signature(message, cert, dss)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        cert: &CertificateDer<'_>,
-        dss: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        self.inner.verify_tls13_signature(message, cert, dss)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.inner.supported_verify_schemes()
     }
 }
 

@@ -1,25 +1,24 @@
 //! The channel `email`, which connects the account to the gateway.
 
 use std::path::Path;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use jiff::Timestamp;
-use tokio::task::JoinSet;
 
 use super::account::Account;
 use super::auth::TrustedAuthserv;
-use super::config::{ATTACHMENTS, EmailConfig, NAME, TrustBy};
+use super::config::{ATTACHMENTS, DoneAction, EmailConfig, NAME, TrustBy};
 use super::imap::{self, WatchSettings};
-use super::intake::{MailIntake, NOTE_AGES, inline_code};
+use super::intake::{MailIntake, NOTE_AGES, THREAD, inline_code};
 use super::mail::{Intake, ReplyContext};
+use super::mailboxes::watch_mailboxes;
 use super::message_id::is_thread;
 use super::self_test::{
     evaluate_results, forged_field, forged_test_message, results_untested, round_trip, test_message, with_advice,
 };
-use super::smtp::{Mailer, RecipientPolicy, SentCopy, SentMail};
+use super::smtp::{Mailer, RecipientPolicy, SentMail};
 use super::texts::{MailTexts, NoticeTexts};
 use crate::attachment_folder::AttachmentFolder;
 use crate::backoff::RetryTable;
@@ -72,9 +71,10 @@ impl EmailChannel {
         let texts = MailTexts::of(setup.language);
         let mut mailer = Mailer::new(account.clone(), &config, texts, setup.outgoing.clone()).map_err(invalid)?;
         if !config.sent_mailbox.is_empty() {
-            mailer = mailer.with_sent_copy(Arc::new(SentFolder {
-                account: account.clone(),
-                mailbox: config.sent_mailbox.clone(),
+            let (account, mailbox) = (account.clone(), config.sent_mailbox.clone());
+            mailer = mailer.storing_copies(Arc::new(move |mail| {
+                let (account, mailbox) = (account.clone(), mailbox.clone());
+                Box::pin(async move { imap::append(&account, &mailbox, mail).await })
             }));
         }
         let retry = RetryTable::new(config.retry.iter().copied().map(Duration::from).collect());
@@ -94,12 +94,31 @@ impl EmailChannel {
             let reason = "the channel is starting".to_owned();
             return Err(SendError::Retry { after: Some(BEFORE_START), reason });
         };
-        let Some(noted) = inbox.note(NAME, "thread", &message.chat_id).await? else {
+        let Some(noted) = inbox.note(NAME, THREAD, &message.chat_id).await? else {
             let reason = format!("no mail of the thread {} is known", message.chat_id);
             return Err(SendError::Permanent { reason });
         };
         let reply_context = serde_json::from_str(&noted.value);
         reply_context.map(Some).map_err(|error| SendError::Permanent { reason: format!("the thread's note: {error}") })
+    }
+
+    /// Tests the mailboxes into which the channel stores mails.
+    async fn test_targets(&self) -> Vec<Finding> {
+        let move_to = if self.config.done == DoneAction::Move { self.config.move_to.trim() } else { "" };
+        let mut findings = Vec::new();
+        for (key, name) in [("sent_mailbox", self.config.sent_mailbox.as_str()), ("move_to", move_to)] {
+            if name.is_empty() {
+                continue;
+            }
+            findings.push(match imap::ensure_mailbox(&self.account, name).await {
+                Ok(()) => Finding::ok(key, format!("{name} can be opened")),
+                Err(error) => {
+                    let mend = "create that folder in your mail program, or name another one";
+                    Finding::fail(key, format!("{name} can neither be opened nor created: {error}"), mend)
+                }
+            });
+        }
+        findings
     }
 
     /// Sends a message, then notifies the owner of the recipients that were left out.
@@ -117,19 +136,6 @@ impl EmailChannel {
             }
         }
         Ok(receipt)
-    }
-}
-
-/// The mailbox for copies of sent mails.
-struct SentFolder {
-    account: Arc<Account>,
-    mailbox: String,
-}
-
-#[async_trait]
-impl SentCopy for SentFolder {
-    async fn store(&self, mail: Vec<u8>) -> Result<(), String> {
-        imap::append(&self.account, &self.mailbox, mail).await
     }
 }
 
@@ -151,32 +157,11 @@ impl Channel for EmailChannel {
         let inbox = self.inbox.get_or_init(|| context.inbox.clone()).clone();
         let texts = NoticeTexts::of(self.language);
         let files = self.files.clone();
-        let intake = MailIntake::new(&self.config, self.lists.clone(), inbox.clone(), files, texts);
+        let intake = MailIntake::new(&self.config, self.lists.clone(), inbox, files, texts);
         let intake: Arc<dyn Intake> = Arc::new(intake);
-        let mailboxes = self.config.mailbox.names();
-        let missing = Arc::new(AtomicUsize::new(mailboxes.len()));
-        let started: Arc<dyn Fn() + Send + Sync> = Arc::new(move || {
-            // The channel counts as started when the last mailbox is open. A mailbox counts again after a reconnect, but
-            // only the first start matters.
-            if missing.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)) == Ok(1) {
-                (context.started)();
-            }
-        });
-        let ended = context.shutdown.child_token();
-        let mut watches = JoinSet::new();
-        for name in mailboxes {
-            let settings = WatchSettings::new(&self.config, name, texts.unfetched_notice);
-            let (account, intake, inbox) = (self.account.clone(), intake.clone(), inbox.clone());
-            watches.spawn(imap::watch(account, settings, intake, inbox, ended.clone(), started.clone()));
-        }
-        let mut outcome = Ok(());
-        while let Some(watched) = watches.join_next().await {
-            let watched = watched.unwrap_or_else(|error| Err(StartError(error.to_string())));
-            // If one mailbox fails, all stop; the supervisor then starts all again.
-            ended.cancel();
-            outcome = outcome.and(watched);
-        }
-        outcome
+        let settings = |name: &String| WatchSettings::new(&self.config, name, texts);
+        let mailboxes = self.config.mailbox.names().iter().map(settings).collect();
+        watch_mailboxes(self.account.clone(), mailboxes, intake, context).await
     }
 
     async fn send(&self, message: &OutboundMessage) -> Result<Receipt, SendError> {
@@ -195,7 +180,7 @@ impl Channel for EmailChannel {
         let (mut findings, sending) =
             tokio::join!(imap::probe(&self.account, self.config.mailbox.names()), self.mailer.probe());
         findings.extend(sending);
-        findings.extend(self.account.certificates.findings(Timestamp::now()));
+        findings.extend(self.account.tls.expiries.findings(Timestamp::now()));
         with_advice(findings, self.config.preset())
     }
 
@@ -207,7 +192,8 @@ impl Channel for EmailChannel {
         let find = |id: String| async move { imap::find(&self.account, mailboxes, &id).await };
         let address = &self.account.address;
         let (finding, header) = round_trip(test_message(address), send, find).await;
-        let mut findings = vec![finding];
+        let mut findings = self.test_targets().await;
+        findings.push(finding);
         if let Some(own) = header.filter(|_| self.config.trust == TrustBy::Authserv) {
             let authserv = TrustedAuthserv::of(&self.config);
             let field = forged_field(&authserv);

@@ -5,9 +5,8 @@ use std::path::PathBuf;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::allow::AllowList;
 use crate::settings::{ByteSize, Secret, Span};
-use crate::trust::Author;
+use crate::trust::{AllowList, Author};
 
 /// The name of the channel.
 pub const NAME: &str = "email";

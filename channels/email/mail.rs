@@ -79,8 +79,11 @@ pub struct ParsedMail {
     pub text: String,
     /// The removed part of the text: quoted history and signature.
     pub cut: String,
-    /// The mail forwards another person's text, or asks about it. [`ParsedMail::text`] then contains more than the sender's own text.
+    /// The mail forwards another person's text, asks about it, or holds an invitation. [`ParsedMail::text`] then contains
+    /// more than the sender's own text.
     pub is_forward: bool,
+    /// The body fits Content-Type and Content-Transfer-Encoding, and cannot have been written for others that show more.
+    pub fits_its_type: bool,
     pub attachments: Vec<IncomingFile>,
     /// Remarks about parts that could not be read or were left out, one sentence each, e.g. "encrypted, unreadable".
     pub remarks: Vec<String>,

@@ -46,6 +46,11 @@ pub fn own_message_id(id: &str) -> Option<OwnId> {
     (is_hash && !domain.is_empty()).then(|| OwnId { outbox, hash: hash.to_owned() })
 }
 
+/// Returns the outbox message that one of the gateway's own Message-IDs names, if its mail began a thread; `None` for all other ids.
+pub fn begins_thread(id: &str) -> Option<Uuid> {
+    own_message_id(id).filter(|own| own.hash == root_hash(&beginning(own.outbox))).map(|own| own.outbox)
+}
+
 /// Returns true for `<left@right>` of at most [`MAX_ID`] bytes in printable ASCII. Some programs leave out the `@`.
 pub fn is_message_id(id: &str) -> bool {
     let inner = id.strip_prefix('<').and_then(|id| id.strip_suffix('>')).unwrap_or_default();
@@ -83,6 +88,7 @@ mod tests {
         let first = message_id(OUTBOX, None, "example.net");
         assert_eq!(own_message_id(&first).unwrap().hash, root_hash(&beginning(OUTBOX)));
         assert_eq!(message_id(OUTBOX, None, "example.net"), first);
+        assert_eq!([begins_thread(&first), begins_thread(&reply)], [Some(OUTBOX), None]);
     }
 
     #[test]

@@ -3,18 +3,22 @@
 
 use super::config::Tls;
 
-/// The usual settings of a provider. Host, port and TLS of a server belong together.
+/// The address of a server. Its host, port and TLS belong together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ServerAddress<'a> {
+    pub host: &'a str,
+    pub port: u16,
+    pub tls: Tls,
+}
+
+/// The usual settings of a provider.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Preset {
     pub name: &'static str,
     /// The domains of its addresses, in lower case.
     pub domains: &'static [&'static str],
-    pub imap_host: &'static str,
-    pub imap_port: u16,
-    pub imap_tls: Tls,
-    pub smtp_host: &'static str,
-    pub smtp_port: u16,
-    pub smtp_tls: Tls,
+    pub imap: ServerAddress<'static>,
+    pub smtp: ServerAddress<'static>,
     /// The authserv-id that the provider's servers write in `Authentication-Results`, if it is a single, stable name; otherwise empty.
     pub authserv_id: &'static str,
     /// The steps that the owner must take before a program may log in, as sentences.
@@ -33,8 +37,8 @@ pub fn preset_for_address(address: &str) -> Option<&'static Preset> {
 pub fn preset_for_host(host: &str) -> Option<&'static Preset> {
     // Only loopback is the server of several presets, and it identifies no provider.
     let host = host.trim().trim_end_matches('.').to_ascii_lowercase();
-    let known = |preset: &&Preset| preset.imap_host == host || preset.smtp_host == host;
-    PRESETS.iter().filter(|preset| preset.imap_host != LOOPBACK).find(known)
+    let known = |preset: &&Preset| preset.imap.host == host || preset.smtp.host == host;
+    PRESETS.iter().filter(|preset| preset.imap.host != LOOPBACK).find(known)
 }
 
 const LOOPBACK: &str = "127.0.0.1";
@@ -44,12 +48,8 @@ const fn provider(name: &'static str, imap_host: &'static str, smtp_host: &'stat
     Preset {
         name,
         domains: &[],
-        imap_host,
-        imap_port: 993,
-        imap_tls: Tls::Implicit,
-        smtp_host,
-        smtp_port: 465,
-        smtp_tls: Tls::Implicit,
+        imap: ServerAddress { host: imap_host, port: 993, tls: Tls::Implicit },
+        smtp: ServerAddress { host: smtp_host, port: 465, tls: Tls::Implicit },
         authserv_id: "",
         advice_en: "",
         advice_zh: "",
@@ -62,7 +62,7 @@ impl Preset {
     }
 
     const fn submission(self) -> Self {
-        Self { smtp_port: 587, smtp_tls: Tls::Starttls, ..self }
+        Self { smtp: ServerAddress { port: 587, tls: Tls::Starttls, ..self.smtp }, ..self }
     }
 
     const fn authserv(self, authserv_id: &'static str) -> Self {
@@ -186,10 +186,8 @@ static PRESETS: [Preset; 27] = [
             "请在邮箱设置的 Email clients 里允许 IMAP，并到 https://id.yandex.com 生成应用密码作为密码。",
         ),
     Preset {
-        imap_port: 1143,
-        imap_tls: Tls::Starttls,
-        smtp_port: 1025,
-        smtp_tls: Tls::Starttls,
+        imap: ServerAddress { host: LOOPBACK, port: 1143, tls: Tls::Starttls },
+        smtp: ServerAddress { host: LOOPBACK, port: 1025, tls: Tls::Starttls },
         ..provider("Proton Mail Bridge", LOOPBACK, LOOPBACK)
     }
     .for_domains(&["proton.me", "protonmail.com", "protonmail.ch", "pm.me"])
@@ -227,7 +225,7 @@ mod tests {
             ("", None),
         ];
         for (address, host) in table {
-            assert_eq!(preset_for_address(address).map(|preset| preset.imap_host), host, "{address:?}");
+            assert_eq!(preset_for_address(address).map(|preset| preset.imap.host), host, "{address:?}");
         }
         assert_eq!(preset_for_host("IMAP.exmail.qq.com").map(|preset| preset.name), Some("Tencent Exmail"));
         assert_eq!(preset_for_host("127.0.0.1"), None);
@@ -237,11 +235,11 @@ mod tests {
     fn every_preset_is_complete_and_no_domain_occurs_twice() {
         let mut seen = std::collections::HashSet::new();
         for preset in &PRESETS {
-            for text in [preset.name, preset.imap_host, preset.smtp_host, preset.advice_en, preset.advice_zh] {
+            for text in [preset.name, preset.imap.host, preset.smtp.host, preset.advice_en, preset.advice_zh] {
                 assert!(!text.is_empty(), "{preset:?}");
             }
             assert!(!preset.advice_en.contains("  ") && !preset.advice_zh.contains("  "), "{preset:?}");
-            assert!(preset.imap_tls != Tls::None && preset.smtp_tls != Tls::None, "{preset:?}");
+            assert!(preset.imap.tls != Tls::None && preset.smtp.tls != Tls::None, "{preset:?}");
             for domain in preset.domains {
                 assert!(seen.insert(domain) && *domain == domain.to_ascii_lowercase(), "{domain}");
             }

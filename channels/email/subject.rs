@@ -9,11 +9,30 @@ const COUNTER_START: [char; 4] = ['[', '(', '（', '^'];
 
 /// Prefixes of replies, in lower case.
 const REPLY: &[&str] = &[
-    "re", "aw", "antw", "antwort", "sv", "vs", "odp", "ynt", "res", "rif", "回复", "回覆", "回復", "答复", "答覆",
+    "re", "r", "aw", "antw", "antwort", "sv", "vs", "odp", "ynt", "res", "rif", "回复", "回覆", "回復", "答复", "答覆",
     "返信", "답장", "回信",
 ];
 /// Prefixes of forwarded mails, in lower case.
-const FORWARD: &[&str] = &["fw", "fwd", "wg", "tr", "rv", "enc", "vb", "vl", "doorst", "转发", "轉發", "转寄", "轉寄"];
+const FORWARD: &[&str] = &[
+    "fw",
+    "fwd",
+    "wg",
+    "tr",
+    "rv",
+    "i",
+    "enc",
+    "vb",
+    "vl",
+    "pd",
+    "doorst",
+    "пересл",
+    "转发",
+    "轉發",
+    "转寄",
+    "轉寄",
+    "転送",
+    "전달",
+];
 /// The maximum number of prefixes of one subject.
 const MAX_PREFIXES: usize = 20;
 /// The longest subject, in bytes. Even an unbroken subject of this length fits into a line (998 octets, RFC 5322, section 2.1.1).
@@ -157,6 +176,10 @@ mod tests {
             ("FW: Re: x", false, true),
             ("转发：会议", false, true),
             ("VB: x", false, true),
+            ("RV: x", false, true),
+            ("I: x", false, true),
+            ("R: x", true, false),
+            ("転送: x", false, true),
             ("[Fwd: x]", false, true),
             ("Re: Fwd: x", true, false),
         ] {

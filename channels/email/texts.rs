@@ -1,153 +1,114 @@
 //! The fixed texts that the channel itself writes into mails and into notices to the owner.
 
-use crate::text::Language;
+use crate::text::texts;
 
-/// The notices to senders and to the owner in one language. `{}` marks the place of a value.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct NoticeTexts {
-    /// To an unknown sender whose address is proven.
-    pub refused: &'static str,
-    /// To a sender: the limit.
-    pub too_large: &'static str,
-    /// To a sender: number of mails an hour.
-    pub too_many: &'static str,
-    /// To a sender who unsubscribed.
-    pub unsubscribed: &'static str,
-    /// To a sender who subscribed again.
-    pub subscribed: &'static str,
-    /// To the owner: sender, number of mails an hour.
-    pub too_many_notice: &'static str,
-    /// To the owner: sender, size, limit.
-    pub too_large_notice: &'static str,
-    /// To the owner: sender, subject, reason.
-    pub failed_notice: &'static str,
-    /// To the owner: sender, reason.
-    pub unchecked_notice: &'static str,
-    /// To the owner: recipient, reason, id of the message.
-    pub bounced_notice: &'static str,
-    /// To the owner: id of the message, recipients with reasons.
-    pub partly_notice: &'static str,
-    /// To the owner, about a mail that cannot be fetched: mailbox, UID, reason.
-    pub unfetched_notice: &'static str,
-}
-
-impl NoticeTexts {
-    pub fn of(language: Language) -> Self {
-        match language {
-            Language::En => Self::ENGLISH,
-            Language::Zh => Self::CHINESE,
-        }
+texts! {
+    /// The notices to senders and to the owner. `{}` marks the place of a value.
+    pub struct NoticeTexts {
+        /// To an unknown sender whose address is proven.
+        refused:
+            "Thank you for your mail. This address is answered by an assistant that only listens to people its \
+             owner has named, and you are not among them, so nobody has read your mail. If you think that you should \
+             be, please ask the owner in another way.",
+            "感谢来信。这个地址由助手回复，它只听主人指定的人；你不在其中，所以没有人读过你的邮件。如果你认为应该在内，请用其他方式联系主人。";
+        /// To a sender: the limit.
+        too_large:
+            "Your mail is larger than the {} that I can take, so I have not read it. Please send it in smaller \
+             parts, or without what is enclosed.",
+            "你的邮件超过了我能接收的 {}，所以我没有读。请分成几封较小的邮件，或者去掉附件再发。";
+        /// To a sender: number of mails an hour.
+        too_many:
+            "You have sent me more mails than the {} that I answer within an hour, so I have not read this one and \
+             will be silent for a while. Please write again in an hour.",
+            "你在一小时内发来的邮件超过了我会回复的 {} 封，这一封我没有读，接下来一段时间也不会回复。请一小时后再来信。";
+        /// To a sender who unsubscribed.
+        unsubscribed:
+            "You will get no more answers from this address. To be answered again, send a mail with the subject \
+             \"subscribe\" and nothing else.",
+            "这个地址不会再回复你。想恢复回复，请发一封主题为“订阅”、没有正文的邮件。";
+        /// To a sender who subscribed again.
+        subscribed: "Your mails are answered again.", "你的邮件会重新得到回复。";
+        /// To the owner: sender, number of mails an hour.
+        too_many_notice:
+            "More than {1} mails within an hour came from {0}, or into one thread with them. Those beyond \
+             that are not answered; they lie unread in the mailbox. The limit is \
+             `channels.email.hourly_limit`.",
+            "{0} 或同一会话在一小时内来信超过 {1} 封。超出的邮件不会回复，仍以未读状态留在邮箱里。上限是 \
+             `channels.email.hourly_limit`。";
+        /// To the owner: sender, size, limit.
+        too_large_notice:
+            "A mail from {} was passed over: it has {} and the limit is {} (`channels.email.max_size`). \
+             It lies unread in the mailbox. Its sender was told nothing, because only the whole mail could \
+             prove who that is.",
+            "来自 {} 的一封邮件被跳过：大小为 {}，上限是 {}（`channels.email.max_size`）。它仍以未读状态留在邮箱里。\
+             没有通知发件人，因为只有完整的邮件才能证明发件人是谁。";
+        /// To the owner: sender, subject, reason.
+        failed_notice:
+            "A mail from {} with the subject {} was passed over after it failed three times. It lies unread \
+             in the mailbox. The last failure: {}",
+            "来自 {}、主题为 {} 的一封邮件失败三次后被跳过，仍以未读状态留在邮箱里。最后一次失败：{}";
+        /// To the owner: sender, reason.
+        unchecked_notice:
+            "A mail that says it is from {} was passed over, because whether it is could not be found out: \
+             {}. It lies unread in the mailbox.",
+            "一封自称来自 {} 的邮件被跳过，因为无法查明是否属实：{}。它仍以未读状态留在邮箱里。";
+        /// To the owner: recipient, reason, id of the message.
+        bounced_notice:
+            "A mail to {} was sent and came back, as a report in the mailbox says: {}. It is not sent again \
+             (message {}).",
+            "发给 {} 的一封邮件已发出但被退回，邮箱里的退信说：{}。不会再次发送（消息 {}）。";
+        /// To the owner: id of the message, recipients with reasons.
+        partly_notice:
+            "Message {} was sent by mail, but not to all of its recipients. Those that the server did not take: \
+             {}. It is not sent to them again.",
+            "消息 {} 已用邮件发出，但没有送到所有收件人。服务器没有接受的是：{}。不会再向他们发送。";
+        /// To the owner, about a mail that cannot be fetched: mailbox, UID, reason.
+        unfetched_notice:
+            "A mail in {} (UID {}) was skipped because it cannot be fetched from the server ({}). It stays \
+             there unread.",
+            "{} 中的一封邮件（UID {}）被跳过：无法从服务器取得（{}）。它仍以未读状态留在邮箱里。";
+        /// To the owner, about the first start with another account: mailbox, login.
+        account_notice:
+            "{} is now of another account ({}): mails that were there before are not answered.",
+            "{} 现在属于另一个账户（{}）：此前已在其中的邮件不会得到回答。";
     }
-
-    pub const ENGLISH: Self = Self {
-        refused: "Thank you for your mail. This address is answered by an assistant that only listens to people its \
-                  owner has named, and you are not among them, so nobody has read your mail. If you think that you should \
-                  be, please ask the owner in another way.",
-        too_large: "Your mail is larger than the {} that I can take, so I have not read it. Please send it in smaller \
-                    parts, or without what is enclosed.",
-        too_many: "You have sent me more mails than the {} that I answer within an hour, so I have not read this one and \
-                   will be silent for a while. Please write again in an hour.",
-        unsubscribed: "You will get no more answers from this address. To be answered again, send a mail with the subject \
-                       \"subscribe\" and nothing else.",
-        subscribed: "Your mails are answered again.",
-        too_many_notice: "More than {1} mails within an hour came from {0}, or into one thread with them. Those beyond \
-                          that are not answered; they lie unread in the mailbox. The limit is \
-                          `channels.email.hourly_limit`.",
-        too_large_notice: "A mail from {} was passed over: it has {} and the limit is {} (`channels.email.max_size`). \
-                           It lies unread in the mailbox. Its sender was told nothing, because only the whole mail could \
-                           prove who that is.",
-        failed_notice: "A mail from {} with the subject {} was passed over after it failed three times. It lies unread \
-                        in the mailbox. The last failure: {}",
-        unchecked_notice: "A mail that says it is from {} was passed over, because whether it is could not be found out: \
-                           {}. It lies unread in the mailbox.",
-        bounced_notice: "A mail to {} was sent and came back, as a report in the mailbox says: {}. It is not sent again \
-                         (message {}).",
-        partly_notice: "Message {} was sent by mail, but not to all of its recipients. Those that the server did not take: \
-                        {}. It is not sent to them again.",
-        unfetched_notice: "A mail in {} (UID {}) was skipped because it cannot be fetched from the server ({}). It stays \
-                           there unread.",
-    };
-
-    pub const CHINESE: Self = Self {
-        refused: "感谢来信。这个地址由助手回复，它只听主人指定的人；你不在其中，所以没有人读过你的邮件。如果你认为应该在内，请用其他方式联系主人。",
-        too_large: "你的邮件超过了我能接收的 {}，所以我没有读。请分成几封较小的邮件，或者去掉附件再发。",
-        too_many: "你在一小时内发来的邮件超过了我会回复的 {} 封，这一封我没有读，接下来一段时间也不会回复。请一小时后再来信。",
-        unsubscribed: "这个地址不会再回复你。想恢复回复，请发一封主题为“订阅”、没有正文的邮件。",
-        subscribed: "你的邮件会重新得到回复。",
-        too_many_notice: "{0} 或同一会话在一小时内来信超过 {1} 封。超出的邮件不会回复，仍以未读状态留在邮箱里。上限是 \
-                          `channels.email.hourly_limit`。",
-        too_large_notice: "来自 {} 的一封邮件被跳过：大小为 {}，上限是 {}（`channels.email.max_size`）。它仍以未读状态留在邮箱里。\
-                           没有通知发件人，因为只有完整的邮件才能证明发件人是谁。",
-        failed_notice: "来自 {}、主题为 {} 的一封邮件失败三次后被跳过，仍以未读状态留在邮箱里。最后一次失败：{}",
-        unchecked_notice: "一封自称来自 {} 的邮件被跳过，因为无法查明是否属实：{}。它仍以未读状态留在邮箱里。",
-        bounced_notice: "发给 {} 的一封邮件已发出但被退回，邮箱里的退信说：{}。不会再次发送（消息 {}）。",
-        partly_notice: "消息 {} 已用邮件发出，但没有送到所有收件人。服务器没有接受的是：{}。不会再向他们发送。",
-        unfetched_notice: "{} 中的一封邮件（UID {}）被跳过：无法从服务器取得（{}）。它仍以未读状态留在邮箱里。",
-    };
 }
 
-/// The texts inside sent mails in one language. `{}` marks the place of a value.
-#[derive(Clone, Copy, Debug)]
-pub struct MailTexts {
-    /// The subject of a reply to a mail without a subject.
-    pub no_subject: &'static str,
-    /// The subject of a mail without a subject and without text.
-    pub default_subject: &'static str,
-    /// Above a quotation: date, author.
-    pub quotation: &'static str,
-    /// Instead of a missing attachment: its name.
-    pub missing_file: &'static str,
-    /// Instead of an attachment that is too large: its name, its size.
-    pub large_file: &'static str,
-    /// Instead of an unreadable attachment: its name.
-    pub unreadable_file: &'static str,
-    /// The number of attachments left out.
-    pub more_files: &'static str,
-    /// Below a text that was cut.
-    pub cut_text: &'static str,
-    /// Instead of an image without a description.
-    pub image: &'static str,
-}
-
-impl MailTexts {
-    pub fn of(language: Language) -> Self {
-        match language {
-            Language::En => Self::ENGLISH,
-            Language::Zh => Self::CHINESE,
-        }
+texts! {
+    /// The texts inside sent mails. `{}` marks the place of a value.
+    pub struct MailTexts {
+        /// The subject of a reply to a mail without a subject.
+        no_subject: "(no subject)", "（无主题）";
+        /// The subject of a mail without a subject and without text.
+        default_subject: "A message", "一条消息";
+        /// Above a quotation: date, author.
+        quotation: "On {}, {} wrote:", "{}，{} 写道：";
+        /// Instead of a missing attachment: its name.
+        missing_file: "[{} is not attached: the file is gone.]", "[附件 {} 未能附上：文件已不存在。]";
+        /// Instead of an attachment that is too large: its name, its size.
+        large_file:
+            "[{} is not attached: with {} it is too large for a mail.]",
+            "[附件 {} 未能附上：大小为 {}，超出邮件限制。]";
+        /// Instead of an unreadable attachment: its name.
+        unreadable_file: "[{} is not attached: the file could not be read.]", "[附件 {} 未能附上：文件无法读取。]";
+        /// The number of attachments left out.
+        more_files:
+            "[{} more files are not attached: a mail takes no more of them.]",
+            "[另有 {} 个文件未能附上：超出一封邮件的附件数量。]";
+        /// Below a text that was cut.
+        cut_text: "[The text was too long for a mail and ends here.]", "[正文过长，邮件到此为止。]";
+        /// Instead of an image without a description.
+        image: "image", "图片";
     }
-
-    pub const ENGLISH: Self = Self {
-        no_subject: "(no subject)",
-        default_subject: "A message",
-        quotation: "On {}, {} wrote:",
-        missing_file: "[{} is not attached: the file is gone.]",
-        large_file: "[{} is not attached: with {} it is too large for a mail.]",
-        unreadable_file: "[{} is not attached: the file could not be read.]",
-        more_files: "[{} more files are not attached: a mail takes no more of them.]",
-        cut_text: "[The text was too long for a mail and ends here.]",
-        image: "image",
-    };
-
-    pub const CHINESE: Self = Self {
-        no_subject: "（无主题）",
-        default_subject: "一条消息",
-        quotation: "{}，{} 写道：",
-        missing_file: "[附件 {} 未能附上：文件已不存在。]",
-        large_file: "[附件 {} 未能附上：大小为 {}，超出邮件限制。]",
-        unreadable_file: "[附件 {} 未能附上：文件无法读取。]",
-        more_files: "[另有 {} 个文件未能附上：超出一封邮件的附件数量。]",
-        cut_text: "[正文过长，邮件到此为止。]",
-        image: "图片",
-    };
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::text::Language;
 
     #[test]
     fn the_form_of_address_is_that_of_all_other_texts() {
-        assert!(!format!("{:?}", NoticeTexts::CHINESE).contains('您'));
+        assert!(!format!("{:?}", NoticeTexts::of(Language::Zh)).contains('您'));
     }
 }

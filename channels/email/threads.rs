@@ -2,14 +2,16 @@
 //!
 //! The root of a thread, a Message-ID, names the thread. A mail names the mails that it answers in References and
 //! In-Reply-To (RFC 5322, section 3.6.4), and anybody may write any id there. Therefore a mail joins a known thread only if
-//! its sender is a participant, i.e. wrote or received an earlier mail of the thread. A mail that references the thread of
-//! other people begins a new thread.
+//! its sender is a participant, i.e. got all earlier replies of the thread. A mail that references the thread of other people
+//! begins a new thread. Thus no turn sees an answer that its sender did not get.
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
+use super::config::NAME;
 use super::mail::ParsedMail;
 use super::message_id::is_message_id;
+use crate::message::SessionKey;
 use crate::text::hex;
 
 /// The maximum number of ids of one mail that are looked up: the newest ones and the oldest.
@@ -21,29 +23,55 @@ const MAX_PEOPLE: usize = 50;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ThreadState {
-    /// The addresses of the participants, in the form in which they are compared.
+    /// The addresses of the participants, in the form in which they are compared. The first one began the thread, or got the
+    /// gateway's mail that began it.
     pub people: Vec<String>,
     /// [`BaseSubject::core`] of the newest mail.
     pub subject: String,
     /// The sender of the newest mail.
     pub last: String,
+    /// The chat to which the gateway sent the mail that began the thread; empty if a person began the thread.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub chat: String,
+}
+
+/// The sender of a mail and the addresses that get the reply to it, in the form in which they are compared.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Correspondents {
+    pub sender: String,
+    pub readers: Vec<String>,
+}
+
+impl Correspondents {
+    fn includes(&self, address: &str) -> bool {
+        self.sender == address || self.readers.iter().any(|reader| reader == address)
+    }
 }
 
 impl ThreadState {
-    /// Returns true if the address is a participant.
-    pub fn includes(&self, address: &str) -> bool {
-        self.people.iter().any(|known| known == address)
+    /// Returns the state of a thread that the gateway began with a mail to `address`, in the chat `chat`.
+    pub fn begun_by_gateway(address: &str, chat: String) -> Self {
+        Self { people: vec![address.to_owned()], chat, ..Self::default() }
     }
 
-    /// Adds the sender and the recipients of a mail to the participants.
-    pub fn join(&mut self, sender: &str, others: impl IntoIterator<Item = String>, subject: &str) {
-        for address in std::iter::once(sender.to_owned()).chain(others) {
-            if self.people.len() < MAX_PEOPLE && !self.includes(&address) {
-                self.people.push(address);
+    /// Returns true if a mail may join the thread: its sender is a participant, and its reply also goes to the person who began
+    /// the thread. Otherwise a participant could end that person's conversation.
+    pub fn admits(&self, mail: &Correspondents) -> bool {
+        self.people.contains(&mail.sender) && self.people.first().is_some_and(|first| mail.includes(first))
+    }
+
+    /// Records a mail of the thread. Participants who do not get its reply leave the thread; new ones come only with its first mail.
+    pub fn join(&mut self, mail: &Correspondents, subject: &str) {
+        if self.people.is_empty() {
+            for address in std::iter::once(&mail.sender).chain(&mail.readers) {
+                if self.people.len() < MAX_PEOPLE && !self.people.contains(address) {
+                    self.people.push(address.clone());
+                }
             }
         }
+        self.people.retain(|known| mail.includes(known));
         subject.clone_into(&mut self.subject);
-        sender.clone_into(&mut self.last);
+        self.last.clone_from(&mail.sender);
     }
 }
 
@@ -51,63 +79,61 @@ impl ThreadState {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ReferencedId {
     pub id: String,
-    pub thread: Option<KnownThread>,
+    pub thread: Option<MailThread>,
 }
 
-/// A known thread.
+/// A thread, known or new.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct KnownThread {
-    pub root: String,
-    pub state: ThreadState,
-}
-
-/// The thread found for a mail.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ThreadMatch {
+pub struct MailThread {
     pub root: String,
     /// The state of the thread; empty for a new thread.
     pub state: ThreadState,
-    pub is_new: bool,
 }
 
-impl ThreadMatch {
-    fn known(known: &KnownThread) -> Self {
-        Self { root: known.root.clone(), state: known.state.clone(), is_new: false }
+impl MailThread {
+    fn new(root: String) -> Self {
+        Self { root, state: ThreadState::default() }
     }
 
-    fn new_thread(root: String) -> Self {
-        Self { root, state: ThreadState::default(), is_new: true }
+    /// Returns true if a thread that [`match_thread`] returned begins with this mail. A mail joins only threads with participants.
+    pub fn is_new(&self) -> bool {
+        self.state.people.is_empty()
+    }
+
+    /// Returns the session of the thread. A thread that the gateway began belongs to the session of the chat.
+    pub fn session(&self) -> SessionKey {
+        SessionKey::of_chat(NAME, if self.state.chat.is_empty() { &self.root } else { &self.state.chat })
     }
 }
 
-/// Finds the thread of a mail from `sender`. `own` is the mail's own id; `named` are the ids that it references, newest
-/// first. `by_subject` is the thread with the same subject, which counts only if the mail references no id.
+/// Finds the thread of a mail. `own` is the mail's own id; `named` are the ids that it references, newest first.
+/// `by_subject` is the thread with the same subject, which counts only if the mail references no id.
 pub fn match_thread(
-    sender: &str,
+    mail: &Correspondents,
     own: &ReferencedId,
     named: &[ReferencedId],
-    by_subject: Option<&KnownThread>,
-) -> ThreadMatch {
+    by_subject: Option<&MailThread>,
+) -> MailThread {
     let known = || named.iter().filter_map(|named| named.thread.as_ref());
-    if let Some(thread) = known().find(|thread| thread.state.includes(sender)) {
-        return ThreadMatch::known(thread);
+    if let Some(thread) = known().find(|thread| thread.state.admits(mail)) {
+        return thread.clone();
     }
     // A reply may arrive before the mail that it answers. It has then already named the thread.
     if let Some(thread) = &own.thread {
-        if thread.state.includes(sender) {
-            return ThreadMatch::known(thread);
+        if thread.state.admits(mail) {
+            return thread.clone();
         }
-        return ThreadMatch::new_thread(made_id(&[&own.id, sender]));
+        return MailThread::new(made_id(&[&own.id, &mail.sender]));
     }
     if known().next().is_some() {
-        return ThreadMatch::new_thread(own.id.clone());
+        return MailThread::new(own.id.clone());
     }
     if let Some(oldest) = named.last() {
-        return ThreadMatch::new_thread(oldest.id.clone());
+        return MailThread::new(oldest.id.clone());
     }
     match by_subject {
-        Some(thread) if thread.state.includes(sender) => ThreadMatch::known(thread),
-        _ => ThreadMatch::new_thread(own.id.clone()),
+        Some(thread) if thread.state.admits(mail) => thread.clone(),
+        _ => MailThread::new(own.id.clone()),
     }
 }
 
@@ -158,7 +184,7 @@ mod tests {
     }
 
     fn named(id: &str, thread: Option<(&str, &[&str])>) -> ReferencedId {
-        let thread = thread.map(|(root, people)| KnownThread { root: root.to_owned(), state: state(people) });
+        let thread = thread.map(|(root, people)| MailThread { root: root.to_owned(), state: state(people) });
         ReferencedId { id: id.to_owned(), thread }
     }
 
@@ -168,9 +194,9 @@ mod tests {
         let ours: &[&str] = &[ANN, "bob@a.test"];
         let theirs: &[&str] = &["eve@a.test"];
         let own = named("<own>", None);
-        let by_subject = KnownThread { root: "<s>".to_owned(), state: state(ours) };
-        let strange = KnownThread { root: "<s>".to_owned(), state: state(theirs) };
-        type Row<'a> = (&'a str, &'a ReferencedId, &'a [ReferencedId], Option<&'a KnownThread>, &'a str, bool);
+        let by_subject = MailThread { root: "<s>".to_owned(), state: state(ours) };
+        let strange = MailThread { root: "<s>".to_owned(), state: state(theirs) };
+        type Row<'a> = (&'a str, &'a ReferencedId, &'a [ReferencedId], Option<&'a MailThread>, &'a str, bool);
         let table: &[Row<'_>] = &[
             ("nothing named", &own, &[], None, "<own>", true),
             (
@@ -200,10 +226,11 @@ mod tests {
             ("somebody else's id", &named("<own>", Some(("<own>", theirs))), &[], None, "", true),
         ];
         for (what, own, ids, subject, root, is_new) in table {
-            let place = match_thread(ANN, own, ids, *subject);
+            let mail = Correspondents { sender: ANN.to_owned(), readers: vec![ANN.to_owned()] };
+            let place = match_thread(&mail, own, ids, *subject);
             let made = made_id(&["<own>", ANN]);
             let root = if root.is_empty() { made.as_str() } else { root };
-            assert_eq!((place.root.as_str(), place.is_new), (root, *is_new), "{what}");
+            assert_eq!((place.root.as_str(), place.is_new()), (root, *is_new), "{what}");
         }
     }
 
@@ -242,11 +269,30 @@ mod tests {
     }
 
     #[test]
-    fn people_are_bounded() {
+    fn participants_are_bounded_and_get_every_reply() {
+        let mail = |sender: &str, readers: &[&str]| Correspondents {
+            sender: sender.to_owned(),
+            readers: readers.iter().map(|reader| (*reader).to_owned()).collect(),
+        };
+        let crowd: Vec<String> = (0..500).map(|n| format!("p{n}")).collect();
         let mut state = ThreadState::default();
-        state.join("ann", (0..500).map(|n| format!("p{n}")), "subject");
-        state.join("p3", ["p4".to_owned()], "other");
-        assert_eq!((state.people.len(), state.subject.as_str(), state.last.as_str()), (MAX_PEOPLE, "other", "p3"));
-        assert!(state.includes("ann") && state.includes("p3"));
+        state.join(&Correspondents { sender: "ann".to_owned(), readers: crowd }, "subject");
+        assert_eq!((state.people.len(), state.people[0].as_str()), (MAX_PEOPLE, "ann"));
+        state.join(&mail("p3", &["ann", "p3", "p4", "new"]), "other");
+        assert_eq!(
+            (state.people.join(" "), state.subject.as_str(), state.last.as_str()),
+            ("ann p3 p4".into(), "other", "p3")
+        );
+        for (from, readers, is_admitted) in [
+            ("ann", &["ann"] as &[&str], true),
+            ("p4", &["p4", "ann"], true),
+            ("p4", &["p4"], false),
+            ("new", &["new", "ann"], false),
+            ("p5", &["p5", "ann"], false),
+        ] {
+            assert_eq!(state.admits(&mail(from, readers)), is_admitted, "{from} {readers:?}");
+        }
+        state.join(&mail("ann", &["desk"]), "other");
+        assert_eq!(state.people, ["ann"], "a sender whose replies go elsewhere stays");
     }
 }

@@ -7,8 +7,8 @@ use super::address::{is_address, is_domain};
 use super::certificate::read_ca_file;
 use super::config::{DoneAction, EmailConfig, Tls, TrustBy};
 use super::presets::{Preset, preset_for_address};
-use crate::allow::AllowList;
-use crate::settings::{ByteSize, ChannelFault, Span};
+use crate::settings::{ByteSize, SettingFault, Span};
+use crate::trust::AllowList;
 
 /// The maximum number of mailboxes. Each mailbox needs a connection, and providers allow about ten to fifteen for one account.
 const MAX_MAILBOXES: usize = 10;
@@ -25,7 +25,7 @@ const SECRET: &str = "\"env:NAME\", \"file:PATH\", \"cred:NAME\", or the passwor
 
 impl EmailConfig {
     /// Returns all invalid settings of an enabled channel.
-    pub fn faults(&self) -> Vec<ChannelFault> {
+    pub fn faults(&self) -> Vec<SettingFault> {
         let mut validator = SettingsValidator { config: self, faults: Vec::new() };
         if self.enabled {
             validator.account();
@@ -84,12 +84,12 @@ impl EmailConfig {
 
 struct SettingsValidator<'a> {
     config: &'a EmailConfig,
-    faults: Vec<ChannelFault>,
+    faults: Vec<SettingFault>,
 }
 
 impl SettingsValidator<'_> {
     fn fault(&mut self, key: &'static str, with: &'static [&'static str], wrong: String, allowed: impl Into<String>) {
-        self.faults.push(ChannelFault { key, with, wrong, allowed: allowed.into() });
+        self.faults.push(SettingFault::new(&[&[key], with].concat(), wrong, allowed));
     }
 
     fn account(&mut self) {
@@ -110,8 +110,8 @@ impl SettingsValidator<'_> {
     fn servers(&mut self) {
         let config = self.config;
         let (imap, smtp) = ((config.imap_host.as_str(), config.imap_tls), (config.smtp_host.as_str(), config.smtp_tls));
-        self.server(["imap_host", "imap_tls"], imap, |preset| preset.imap_host);
-        self.server(["smtp_host", "smtp_tls"], smtp, |preset| preset.smtp_host);
+        self.server(["imap_host", "imap_tls"], imap, |preset| preset.imap.host);
+        self.server(["smtp_host", "smtp_tls"], smtp, |preset| preset.smtp.host);
         for (key, port) in [("imap_port", config.imap_port), ("smtp_port", config.smtp_port)] {
             if port == Some(0) {
                 self.fault(key, &[], "0 is not a port".to_owned(), "a port from 1 to 65535, or leave it out");
@@ -159,13 +159,8 @@ impl SettingsValidator<'_> {
         if let Some(command) = &config.token_command
             && (command.first().is_none_or(|program| program.trim().is_empty()) || command.len() > MAX_COMMAND_WORDS)
         {
-            let wrong = "it names no program".to_owned();
-            self.fault(
-                "token_command",
-                &[],
-                wrong,
-                "a program and its arguments, as a list: [\"/path/to/program\", \"me\"]",
-            );
+            let allowed = "a program and its arguments, as a list: [\"/path/to/program\", \"me\"]";
+            self.fault("token_command", &[], "it names no program".to_owned(), allowed);
         }
         if config.imap_password.is_none() && config.token_command.is_none() {
             let advice = config.preset().map(|preset| format!(". {}: {}", preset.name, preset.advice_en));
@@ -263,7 +258,8 @@ impl SettingsValidator<'_> {
 /// Returns true if a list accepts `sender`, which may also be an `@domain`.
 fn covers(list: &AllowList, sender: &str) -> bool {
     let domain = sender.rfind('@').map(|at| &sender[at..]);
-    list.allows(sender) || domain.is_some_and(|domain| list.entries().any(|entry| entry.eq_ignore_ascii_case(domain)))
+    let names = |name: &str| list.entries().any(|entry| entry.eq_ignore_ascii_case(name));
+    list.has_everybody() || names(sender) || domain.is_some_and(names)
 }
 
 /// Returns true if two names are the same mailbox; the case of INBOX does not matter (RFC 3501, section 5.1).

@@ -56,6 +56,7 @@ fn unusable_settings_are_named() {
         (|c| c.ca_file = Some(PathBuf::from("/")), &[("ca_file", "no file of certificates")]),
         (|c| c.ca_file = Some(PathBuf::from("/dev/null")), &[("ca_file", "no file of certificates")]),
         (|c| c.allow_from = list(&["ann", "@", "a@b.c", "*"]), &[("allow_from", "entry 1"), ("allow_from", "entry 2")]),
+        (|c| c.allow_from = list(&["*@example.org"]), &[("allow_from", "entry 1 is \"*@example.org\"")]),
         (|c| c.trusted_from = list(&["*"]), &[("trusted_from", "entry 1 is \"*\"")]),
         (|c| c.authserv_id = String::new(), &[("authserv_id", "is not set")]),
         (|c| c.authserv_id = "mx.google.com; spf=pass".into(), &[("authserv_id", "not such a name")]),
@@ -79,7 +80,7 @@ fn unusable_settings_are_named() {
         let mut config = good();
         change(&mut config);
         let faults = config.faults();
-        let got: Vec<_> = faults.iter().map(|fault| (fault.key, fault.wrong.as_str())).collect();
+        let got: Vec<_> = faults.iter().map(|fault| (fault.key(), fault.wrong.as_str())).collect();
         let right = got.iter().zip(*expected).all(|(got, expected)| got.0 == expected.0 && got.1.contains(expected.1));
         assert!(right && got.len() == expected.len(), "case {number}: expected {expected:?}, got {got:?}");
         assert!(faults.iter().all(|fault| !fault.allowed.is_empty() && !format!("{fault:?}").contains("canary")));
@@ -92,7 +93,7 @@ fn a_missing_setting_gets_the_advice_of_the_provider() {
         EmailConfig { address: "me@gmail.com".into(), imap_host: String::new(), imap_password: None, ..good() };
     config.authserv_id = String::new();
     let faults = config.faults();
-    let of = |key: &str| &faults.iter().find(|fault| fault.key == key).unwrap().allowed;
+    let of = |key: &str| &faults.iter().find(|fault| fault.key() == key).unwrap().allowed;
     assert!(of("imap_password").contains("myaccount.google.com/apppasswords"), "{faults:?}");
     assert!(of("authserv_id").contains("\"mx.google.com\" at this provider"), "{faults:?}");
 }

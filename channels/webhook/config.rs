@@ -1,25 +1,33 @@
 //! The settings `[channels.webhook.NAME]`.
 
+use std::fmt;
+use std::str::FromStr;
 use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::names::{fixed_session, key_path};
-use super::rate::Rate;
+use super::services::EventService;
 use super::template::{RequestTemplate, is_template};
-use crate::allow::AllowList;
-use crate::settings::{ByteSize, ChannelFault, Secret, Span};
-use crate::trust::Author;
+use super::verify::{SigningKey, Verifier, is_weak_standard};
+use super::wire::{fixed_session, key_path};
+use crate::rate_limit::Quota;
+use crate::settings::{ByteSize, Secret, SettingFault, Span, string_setting};
+use crate::trust::{AllowList, Author};
 
 /// The largest permitted `max_body`. Each request that is being read may take this much memory.
 const MOST_MAX_BODY: ByteSize = ByteSize(64_000_000);
 /// The longest `prompt`, in characters. It accompanies every message.
 const MAX_PROMPT_CHARS: usize = 16_000;
+/// The least length, in characters, of a bearer secret that cannot be guessed.
+const MIN_BEARER: usize = 16;
+/// The largest count of a rate.
+const MAX_COUNT: u32 = 1_000_000;
 
 /// How a webhook proves who calls.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema, strum::Display)]
 #[serde(rename_all = "lowercase")]
+#[strum(serialize_all = "snake_case")]
 pub enum Verify {
     /// Standard Webhooks: a signature over `id.timestamp.body`.
     #[default]
@@ -34,20 +42,6 @@ pub enum Verify {
     Bearer,
     /// Nothing; for callers on this machine only.
     None,
-}
-
-impl Verify {
-    /// Returns the value as written in the configuration, including the quotes.
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Standard => "\"standard\"",
-            Self::Github => "\"github\"",
-            Self::Stripe => "\"stripe\"",
-            Self::Slack => "\"slack\"",
-            Self::Bearer => "\"bearer\"",
-            Self::None => "\"none\"",
-        }
-    }
 }
 
 /// One webhook, reached at `POST /webhook/NAME`.
@@ -106,11 +100,47 @@ pub struct WebhookConfig {
 }
 
 impl WebhookConfig {
+    /// Returns the check of callers that these settings define. `listens_on_loopback` is true if only this machine can reach the
+    /// server.
+    pub(super) fn verifier(&self, listens_on_loopback: bool) -> Result<Verifier, String> {
+        let secret = || -> Result<Secret, String> {
+            match &self.secret {
+                Some(secret) if !secret.expose().trim().is_empty() => Ok(secret.clone()),
+                Some(_) => Err("`secret` is empty".into()),
+                None => Err("`secret` is missing; without one, set `verify = \"none\"` and `allow_from`".into()),
+            }
+        };
+        let signed_by = |service| {
+            let secret = secret()?;
+            let key = SigningKey::of_text(&secret).map_err(|reason| format!("`secret`: {reason}"))?;
+            Ok(Verifier::Signed { service: Some(service), key, secret })
+        };
+        match self.verify {
+            Verify::Standard => {
+                let secret = secret()?;
+                let key = SigningKey::standard(&secret)
+                    .map_err(|reason| format!("`secret`: {reason}; `verify = \"standard\"` needs one"))?;
+                Ok(Verifier::Signed { service: None, key, secret })
+            }
+            Verify::Github => signed_by(EventService::Github),
+            Verify::Stripe => signed_by(EventService::Stripe),
+            Verify::Slack => signed_by(EventService::Slack),
+            Verify::Bearer => Ok(Verifier::Bearer(secret()?)),
+            Verify::None if !listens_on_loopback => {
+                Err("`verify = \"none\"` is allowed only while gateway.listen is a loopback address".into())
+            }
+            Verify::None if self.allow_from.as_ref().is_none_or(AllowList::is_empty) => {
+                Err("`verify = \"none\"` needs `allow_from`, the senders to listen to (\"*\" for all)".into())
+            }
+            Verify::None => Ok(Verifier::Loopback),
+        }
+    }
+
     /// Returns the faults that only this module detects. `name` is the webhook's name.
-    pub fn faults(&self, name: &str) -> Vec<ChannelFault> {
+    pub fn faults(&self, name: &str) -> Vec<SettingFault> {
         let mut faults = Vec::new();
         let mut fault = |key, wrong: String, allowed: &str| {
-            faults.push(ChannelFault { key, with: &[], wrong, allowed: allowed.to_owned() });
+            faults.push(SettingFault::new(&[key], wrong, allowed));
         };
         for (key, source) in self.templates() {
             if let Err(wrong) = RequestTemplate::new(&key_path(name, key), source) {
@@ -153,7 +183,23 @@ impl WebhookConfig {
                     .push(("trusted_from", format!("{entry:?} is not in allow_from: messages from there are refused")));
             }
         }
+        warnings.extend(self.weak_secret().map(|message| ("secret", message.to_owned())));
         warnings
+    }
+
+    /// Returns a warning if the secret can be guessed. The services choose the secrets of their own kinds.
+    fn weak_secret(&self) -> Option<&'static str> {
+        let secret = self.secret.as_ref()?;
+        match self.verify {
+            Verify::Bearer if secret.expose().chars().count() < MIN_BEARER => Some(
+                "so short a secret can be guessed; use 16 characters or more, such as what `openssl rand -hex 32` prints",
+            ),
+            Verify::Standard if is_weak_standard(secret) => Some(
+                "so short a secret can be guessed; use \"whsec_\" and 24 bytes or more in base64, such as what \
+                 `openssl rand -base64 32` prints",
+            ),
+            _ => None,
+        }
     }
 
     /// Returns the strongest proof of authorship that a message to this webhook can give. The error is the reason why a
@@ -255,6 +301,60 @@ impl Default for WebhookConfig {
     }
 }
 
+/// A number of requests per second, minute or hour, written `"10/s"`, `"60/m"`, `"1000/h"`. All of them may come at once;
+/// after that, one more is allowed whenever its share of the period has passed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rate {
+    count: u32,
+    unit: &'static RateUnit,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+struct RateUnit {
+    name: &'static str,
+    length: Duration,
+}
+
+const UNITS: &[RateUnit; 3] = &[
+    RateUnit { name: "s", length: Duration::from_secs(1) },
+    RateUnit { name: "m", length: Duration::from_secs(60) },
+    RateUnit { name: "h", length: Duration::from_secs(3_600) },
+];
+
+impl Rate {
+    /// Returns the rate as a quota of a limiter.
+    pub(super) fn quota(self) -> Quota {
+        Quota::Steady { count: self.count, period: self.unit.length }
+    }
+}
+
+impl FromStr for Rate {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || format!("{text:?} is not a rate such as \"10/s\", \"60/m\" or \"1000/h\"");
+        let (count, unit) = text.trim().split_once('/').ok_or_else(wrong)?;
+        let unit = UNITS.iter().find(|known| known.name == unit.trim()).ok_or_else(wrong)?;
+        let count = count.trim();
+        if count.is_empty() || !count.bytes().all(|byte| byte.is_ascii_digit()) {
+            return Err(wrong());
+        }
+        match count.parse() {
+            Ok(count @ 1..=MAX_COUNT) => Ok(Self { count, unit }),
+            Ok(0) => Err(format!("{text:?} lets nothing through; to close a webhook set enabled = false")),
+            _ => Err(format!("{text:?} is more than {MAX_COUNT}")),
+        }
+    }
+}
+
+impl fmt::Display for Rate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.count, self.unit.name)
+    }
+}
+
+string_setting!(Rate, "rate");
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -309,7 +409,7 @@ mod tests {
         ];
         for (config, expected) in table {
             let faults = config.faults("ci");
-            let first = faults.first().map(|fault| (fault.key, fault.wrong.clone()));
+            let first = faults.first().map(|fault| (fault.key(), fault.wrong.clone()));
             match (expected, first) {
                 (None, None) => {}
                 (Some((key, words)), Some((got, wrong))) if key == got && wrong.contains(words) => {}
@@ -341,6 +441,28 @@ mod tests {
             (None, Some(&["*"]), &["ann"], ""),
         ] {
             assert_eq!(of(session, allowed, trusted), expected, "{session:?} {allowed:?} {trusted:?}");
+        }
+    }
+
+    #[test]
+    fn a_rate_is_read_and_written() {
+        for (text, shown) in [("60/m", "60/m"), (" 5 / s ", "5/s"), ("1000000/h", "1000000/h")] {
+            assert_eq!(text.parse::<Rate>().unwrap().to_string(), shown);
+        }
+        for (text, words) in [
+            ("", "not a rate"),
+            ("60", "not a rate"),
+            ("60/d", "not a rate"),
+            ("+6/m", "not a rate"),
+            ("-1/m", "not a rate"),
+            ("1.5/s", "not a rate"),
+            ("m/60", "not a rate"),
+            ("0/m", "lets nothing through"),
+            ("1000001/h", "more than 1000000"),
+            ("99999999999/s", "more than 1000000"),
+        ] {
+            let fault = text.parse::<Rate>().unwrap_err();
+            assert!(fault.contains(words), "{fault}");
         }
     }
 }

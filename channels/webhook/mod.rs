@@ -1,15 +1,10 @@
 //! Webhooks: messages arrive by HTTP POST, and replies leave by signed callback.
 
-mod body;
 mod channel;
 mod config;
-mod names;
-mod rate;
 mod request_parser;
 mod routes;
-mod send;
 mod services;
-mod signing;
 mod slack;
 mod template;
 mod verify;
@@ -19,6 +14,5 @@ mod wire;
 mod tests;
 
 pub use channel::Webhook;
-pub use config::{Verify, WebhookConfig};
-pub use rate::Rate;
+pub use config::{Rate, Verify, WebhookConfig};
 pub use request_parser::{ParsedRequest, RequestParser};

@@ -1,26 +1,22 @@
 //! Converts a webhook request into a message: authenticates the sender, reads the body, applies templates. Uses neither
 //! sockets nor a clock.
 
+use std::borrow::Cow;
+
 use axum::extract::Query;
-use axum::http::{HeaderMap, Uri};
+use axum::http::{HeaderMap, Uri, header};
 use serde_json::Value;
 
-use super::body;
 use super::config::WebhookConfig;
-use super::names::{check_name, fixed_session, key_path};
 use super::services::{EventService, MessageDraft, github_delivery};
-use super::template::{self, RequestTemplate, is_template};
-use super::verify::{HEADER_ID, Verifier, weak_secret_warning};
-use super::wire::{EXTERNAL_ID, parse_native};
-use crate::allow::AllowList;
-use crate::client::ClientAddr;
-use crate::headers::single_header;
+use super::template::{self, IDEMPOTENCY_KEY, RequestTemplate, is_template};
+use super::verify::{HEADER_ID, Verifier};
+use super::wire::{EXTERNAL_ID, check_name, fixed_session, key_path, parse_native};
+use crate::client::{ClientAddr, single_header};
 use crate::http_error::HttpError;
 use crate::message::{InboundMessage, SessionKey, Trust, TurnSettings};
 use crate::text::sha256_hex;
-use crate::trust::{Author, SenderLists, TrustLists, trust_of};
-
-const IDEMPOTENCY_KEY: &str = "idempotency-key";
+use crate::trust::{AllowList, Author, SenderLists, TrustLists, trust_of};
 
 /// Converts the requests of one webhook into messages.
 pub struct RequestParser {
@@ -66,10 +62,7 @@ impl RequestParser {
     /// # Errors
     /// A sentence that names the invalid key.
     pub fn new(name: &str, config: &WebhookConfig, listens_on_loopback: bool) -> Result<Self, String> {
-        let verifier = Verifier::new(config, listens_on_loopback)?;
-        if let Some(warning) = weak_secret_warning(name, config) {
-            tracing::warn!("{warning}");
-        }
+        let verifier = config.verifier(listens_on_loopback)?;
         let channel = format!("webhook:{name}");
         let compile = |key: &str, source: &Option<String>| {
             let compiled = source.as_ref().map(|source| RequestTemplate::new(&key_path(name, key), source));
@@ -149,11 +142,11 @@ impl RequestParser {
     pub fn read(&self, headers: &HeaderMap, uri: &Uri, body: &[u8]) -> Result<ParsedRequest, HttpError> {
         let service = self.verifier.service();
         let unpacked = match service {
-            Some(EventService::Github) => body::without_form(headers, body)?,
+            Some(EventService::Github) => without_form(headers, body)?,
             _ => body.into(),
         };
-        let text = body::text(&unpacked)?;
-        let value = body::json(text)?;
+        let text = body_text(&unpacked)?;
+        let value = body_json(text)?;
         if service.is_some() && !value.is_object() {
             return Err(HttpError::bad_request("the body is not a JSON object: an event of this service is one"));
         }
@@ -324,6 +317,47 @@ fn header_id(headers: &HeaderMap, name: &str) -> Result<Option<String>, HttpErro
     }
     check_name(name, text)?;
     Ok(Some(text.to_owned()))
+}
+
+/// The form field with GitHub's JSON.
+const FORM_FIELD: &[u8] = b"payload";
+
+/// Decodes a body as UTF-8. The error is a 400 with the position of the wrong byte.
+fn body_text(body: &[u8]) -> Result<&str, HttpError> {
+    let text = std::str::from_utf8(body).map_err(|error| {
+        HttpError::bad_request(format!("the body is not UTF-8: byte {} cannot be read", error.valid_up_to() + 1))
+    })?;
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    if text.trim().is_empty() {
+        return Err(HttpError::bad_request("the body is empty; JSON is expected"));
+    }
+    Ok(text)
+}
+
+/// Parses a body as JSON, whatever its content type. The error is a 400 with line and column if the body is not JSON, is
+/// nested too deep, or has a duplicate key.
+fn body_json(text: &str) -> Result<Value, HttpError> {
+    crate::json::from_str(text).map_err(|error| HttpError::bad_request(format!("the body is not JSON: {error}")))
+}
+
+/// Returns the JSON inside a form (`payload=…`), which GitHub sends if configured so; returns any other body unchanged.
+fn without_form<'a>(headers: &HeaderMap, body: &'a [u8]) -> Result<Cow<'a, [u8]>, HttpError> {
+    let kind = headers.get(header::CONTENT_TYPE).map(|value| value.as_bytes().to_ascii_lowercase()).unwrap_or_default();
+    if !kind.starts_with(b"application/x-www-form-urlencoded") || body.trim_ascii_start().starts_with(b"{") {
+        return Ok(body.into());
+    }
+    let field = body.split(|byte| *byte == b'&').find_map(|pair| {
+        let value = pair.strip_prefix(FORM_FIELD)?.strip_prefix(b"=")?;
+        Some(percent_decoded(value))
+    });
+    field.map(Cow::Owned).ok_or_else(|| HttpError::bad_request("the form has no field \"payload\" with the JSON"))
+}
+
+/// Decodes a value of a form (<https://url.spec.whatwg.org/#concept-urlencoded-parser>): `+` is a space, `%XX` a byte;
+/// anything else stays.
+fn percent_decoded(value: &[u8]) -> Vec<u8> {
+    let spaced: Vec<u8> = value.iter().map(|byte| if *byte == b'+' { b' ' } else { *byte }).collect();
+    percent_encoding::percent_decode(&spaced).collect()
 }
 
 #[cfg(test)]

@@ -1,3 +1,4 @@
+use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
@@ -255,8 +256,10 @@ fn trust_depends_on_the_proof_of_the_author() {
         (bearer(), &[][..], &native, "untrusted"),
         (with(Verify::Bearer, &["ann"]), &[], &native, "known"),
         (with(Verify::Bearer, &["bob"]), &[], &native, "untrusted"),
+        (with(Verify::Bearer, &["Ann"]), &[], &native, "untrusted"),
         (with(Verify::Bearer, &["*"]), &[], &native, "known"),
-        (with(Verify::Github, &["ann"]), &event, &issue, "known"),
+        (with(Verify::Github, &["Ann"]), &event, &issue, "known"),
+        (with(Verify::Github, &["ann"]), &event, &issue, "untrusted"),
         (of(Verify::Github), &event, &issue, "untrusted"),
         // These settings are faults. A parser with such settings trusts nobody.
         (with(Verify::Github, &["*"]), &event, &issue, "untrusted"),
@@ -383,5 +386,56 @@ mod any_request {
                 }
             }
         }
+    }
+}
+
+#[test]
+fn invalid_json_is_reported_with_its_position() {
+    let deep = format!("{}1{}", "[".repeat(200), "]".repeat(200));
+    let read = |body: &[u8]| body_text(body).and_then(body_json);
+    let table: &[(&[u8], &str)] = &[
+        (b"", "empty"),
+        (b" \n", "empty"),
+        (b"{", "line 1 column 1"),
+        (b"{\n\"a\": nope}", "line 2 column 7"),
+        (b"{\"a\":\"\xff\"}", "byte 7"),
+        (b"{\"a\":{\"b\":1,\"b\":1}}", "the key \"b\" stands twice in the object at $[\"a\"]"),
+        (deep.as_bytes(), "recursion limit exceeded at line 1 column 128"),
+    ];
+    for (body, words) in table {
+        let error = read(body).unwrap_err();
+        assert_eq!(error.status.as_u16(), 400);
+        assert!(error.message.contains(words), "{error:?} {words}");
+    }
+    assert_eq!(read("\u{feff}{}".as_bytes()), Ok(serde_json::json!({})));
+}
+
+#[test]
+fn json_is_taken_out_of_a_form() {
+    let form = HeaderMap::from_iter([(
+        header::CONTENT_TYPE,
+        "Application/x-www-form-urlencoded; charset=utf-8".parse().unwrap(),
+    )]);
+    let table: &[(&str, Option<&str>)] = &[
+        ("payload=%7B%22a%22%3A%22b+c%2Bd%22%7d", Some(r#"{"a":"b c+d"}"#)),
+        ("x=1&payload=%5B%5D&payload=2", Some("[]")),
+        ("payload=%E4%BD%A0%zz%2", Some("你%zz%2")),
+        (r#"{"content":"a&payload=1"}"#, Some(r#"{"content":"a&payload=1"}"#)),
+        ("a=1", None),
+        ("", None),
+    ];
+    for (body, expected) in table {
+        let got = without_form(&form, body.as_bytes()).ok();
+        assert_eq!(got.as_deref(), expected.map(str::as_bytes), "{body}");
+    }
+    assert_eq!(without_form(&HeaderMap::new(), b"payload=1").unwrap().as_ref(), b"payload=1");
+}
+
+proptest! {
+    #[test]
+    fn any_bytes_are_encoded_and_come_back(bytes in prop::collection::vec(any::<u8>(), 0..64)) {
+        let encoded: String = bytes.iter().map(|byte| format!("%{byte:02X}")).collect();
+        prop_assert_eq!(percent_decoded(encoded.as_bytes()), bytes.clone());
+        prop_assert!(percent_decoded(&bytes).len() <= bytes.len());
     }
 }

@@ -1,7 +1,7 @@
 //! The two routes of a webhook: accept a message, and return its state.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -17,17 +17,17 @@ use memmap2::MmapMut;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use super::names::check_name;
-use super::rate::{Rate, WebhookLimits};
+use super::config::Rate;
 use super::request_parser::{ParsedRequest, RequestParser};
 use super::services::{EventService, canonical};
-use super::signing::SignatureCheck;
-use super::wire::{AcceptedBody, RepliedBody, StateBody};
+use super::verify::SignatureCheck;
+use super::wire::{MessageBody, check_name};
 use crate::body_budget::BodyShare;
 use crate::channel::ChannelContext;
 use crate::client::ClientAddr;
 use crate::http_error::HttpError;
-use crate::inbox::{AcceptExtras, Acceptance, Inbox, MessageStatus, Refusal, Reply};
+use crate::inbox::{AcceptExtras, Acceptance, Inbox, MessageState, MessageStatus, Refusal};
+use crate::rate_limit::{Quota, RateLimiter};
 use crate::settings::ByteSize;
 
 /// The time limit for the arrival of a body.
@@ -45,6 +45,10 @@ const STATE_TIMEOUT: Duration = Duration::from_secs(1);
 /// The maximum of `?wait`.
 const MAX_WAIT: Duration = Duration::from_secs(300);
 const DRAINING_RETRY: Duration = Duration::from_secs(5);
+/// The quota of failed requests of one client that are answered with the reason. Further ones get 429.
+const FAILURES: Quota = Quota::Steady { count: 600, period: Duration::from_secs(60) };
+/// The maximum number of clients whose failures are counted separately. All other clients share one count.
+const MAX_CLIENTS: usize = 4_096;
 
 /// One webhook, independent of the server that mounts it.
 pub struct WebhookEndpoint {
@@ -120,7 +124,7 @@ async fn message_state(
     let client = client_of(request.extensions());
     let parser = &webhook.endpoint.parser;
     let proof = parser.verifier().without_body(request.headers(), client);
-    proof.map_err(|reason| webhook.endpoint.failed(reason, client))?;
+    proof.map_err(|reason| webhook.endpoint.limits.failed(reason, client))?;
     check_name("the id", &id)?;
     let mut found = webhook.inbox.state(parser.channel(), &id).await?;
     if found.is_none() && parser.verifier().service() == Some(EventService::Github) {
@@ -128,7 +132,7 @@ async fn message_state(
         found = webhook.inbox.state(parser.channel(), &canonical(&id)).await?;
     }
     match found {
-        Some(state) => Ok(Json(StateBody::from(&state)).into_response()),
+        Some(state) => Ok(Json(MessageBody::from(&state)).into_response()),
         None => Err(HttpError::not_found("there is no such message on this webhook")),
     }
 }
@@ -137,10 +141,36 @@ impl WebhookEndpoint {
     pub fn new(parser: RequestParser, rate: Option<Rate>, max_body: ByteSize) -> Self {
         Self { parser, limits: WebhookLimits::new(rate), max_body }
     }
+}
 
-    /// Returns the response to a caller that failed to authenticate: 401 with the reason, or 429 after too many failures.
+/// The limits of one webhook. Requests that fail to authenticate are counted separately, for each client, so that they
+/// never use up the quota of authenticated requests.
+struct WebhookLimits {
+    rate: Option<Rate>,
+    requests: RateLimiter,
+    failures: RateLimiter<Option<IpAddr>>,
+}
+
+impl WebhookLimits {
+    /// Creates the limits. Without a rate, authenticated requests are not limited.
+    fn new(rate: Option<Rate>) -> Self {
+        Self { rate, requests: RateLimiter::new(1), failures: RateLimiter::new(MAX_CLIENTS) }
+    }
+
+    /// Checks whether one more authenticated request is allowed now. The error is a 429.
+    fn check(&self) -> Result<(), HttpError> {
+        self.rate.map_or(Ok(()), |rate| self.requests.check(&(), rate.quota()).map_err(|wait| over_rate(rate, wait)))
+    }
+
+    /// Counts an authenticated request. The error is a 429.
+    fn take(&self) -> Result<(), HttpError> {
+        self.rate.map_or(Ok(()), |rate| self.requests.take(&(), rate.quota()).map_err(|wait| over_rate(rate, wait)))
+    }
+
+    /// Counts a request of `client` that failed to authenticate. Returns its response: 401 with the reason, or 429 after
+    /// too many failures.
     fn failed(&self, reason: String, client: Option<ClientAddr>) -> HttpError {
-        match self.limits.fail(client) {
+        match self.failures.take(&client.map(ClientAddr::bucket), FAILURES) {
             Ok(()) => HttpError::unauthorized(reason),
             Err(wait) => {
                 let message = "too many requests from your address have failed to prove who sends them";
@@ -148,11 +178,10 @@ impl WebhookEndpoint {
             }
         }
     }
+}
 
-    fn over_rate(&self, wait: Duration) -> HttpError {
-        let rate = self.limits.rate.map(|rate| rate.to_string()).unwrap_or_default();
-        HttpError::too_many(format!("this webhook takes {rate} and has had more; try again later"), wait)
-    }
+fn over_rate(rate: Rate, wait: Duration) -> HttpError {
+    HttpError::too_many(format!("this webhook takes {rate} and has had more; try again later"), wait)
 }
 
 impl WebhookState {
@@ -171,14 +200,13 @@ impl WebhookState {
         let check = parser
             .verifier()
             .before_body(&parts.headers, client, now)
-            .map_err(|reason| self.endpoint.failed(reason, client))?;
+            .map_err(|reason| limits.failed(reason, client))?;
         let wait = wait_of(&parts.uri)?;
         match &check {
             None => limits.take(),
             // The signature is not verified yet, so this does not count. A request counts once its signature is verified.
             Some(_) => limits.check(),
-        }
-        .map_err(|wait| self.endpoint.over_rate(wait))?;
+        }?;
         Ok((wait, check))
     }
 
@@ -222,8 +250,9 @@ impl WebhookState {
             Err(_) => return Err(HttpError::bad_request("the body did not arrive in time")),
         }
         if let Some(check) = check {
-            check.finish().map_err(|reason| self.endpoint.failed(reason, client))?;
-            self.endpoint.limits.take().map_err(|wait| self.endpoint.over_rate(wait))?;
+            let limits = &self.endpoint.limits;
+            check.finish().map_err(|reason| limits.failed(reason, client))?;
+            limits.take()?;
         }
         Ok(whole.join())
     }
@@ -234,59 +263,45 @@ impl WebhookState {
             Acceptance::Accepted { id, session } => (id, session, "accepted", None),
             Acceptance::Duplicate { id, session, reply } => (id, session, "duplicate", reply),
         };
-        let waited = match first_reply {
-            _ if wait.is_zero() => WaitResult::Open,
-            Some(reply) => WaitResult::Ended(reply),
-            None => self.wait(id, wait).await,
-        };
-        let (status, question) = match waited {
-            WaitResult::Ended(Reply { content, error }) => {
-                return Json(RepliedBody { id, session, reply: content, error }).into_response();
+        let (reply, state) = match first_reply {
+            _ if wait.is_zero() => (None, None),
+            Some(reply) => (Some(reply), None),
+            None => {
+                let state = self.wait(id, wait).await;
+                (state.as_ref().and_then(MessageState::final_reply), state)
             }
-            // The status tells the caller why there is no reply yet.
-            WaitResult::Waiting { question } => ("waiting", question),
-            WaitResult::Open => (status, None),
         };
-        (StatusCode::ACCEPTED, Json(AcceptedBody { id, session, status, question })).into_response()
+        let body = MessageBody::new(id, &session);
+        if let Some(reply) = &reply {
+            return Json(body.with_reply(reply)).into_response();
+        }
+        // The status tells the caller why there is no reply yet.
+        let (status, question) = match &state {
+            Some(state) if state.status == MessageStatus::Waiting => ("waiting", state.question.as_deref()),
+            _ => (status, None),
+        };
+        (StatusCode::ACCEPTED, Json(MessageBody { status: Some(status), question, ..body })).into_response()
     }
 
-    /// Waits for the reply, at most for `limit`. If the message answers a question, waits for the reply of the turn that
-    /// continues. A drain does not end the wait: the turn may end during the drain, and the inbox reports if it will not.
-    async fn wait(&self, id: Uuid, limit: Duration) -> WaitResult {
+    /// Waits until the message has ended, at most for `limit`, and returns its state if it is known. If the message answers a
+    /// question, it is the state of the turn that continues. A drain does not end the wait: the turn may end during the drain,
+    /// and the inbox reports if it will not.
+    async fn wait(&self, id: Uuid, limit: Duration) -> Option<MessageState> {
         let until = Instant::now() + limit;
         let mut id = id;
-        let state = loop {
+        loop {
             let left = until.saturating_duration_since(Instant::now());
             // The inbox returns the state after the limit; the timeout holds even if the inbox does not.
-            let state = match tokio::time::timeout(left + STATE_TIMEOUT, self.inbox.wait(id, left)).await {
-                Ok(Ok(Some(state))) => state,
-                Ok(Ok(None)) | Err(_) => return WaitResult::Open,
-                Ok(Err(refusal)) => {
-                    tracing::warn!(message = %id, error = %refusal, "waiting for a reply failed");
-                    return WaitResult::Open;
-                }
-            };
+            let waited = tokio::time::timeout(left + STATE_TIMEOUT, self.inbox.wait(id, left)).await.ok()?;
+            let state = waited
+                .inspect_err(|refusal| tracing::warn!(message = %id, error = %refusal, "waiting for a reply failed"))
+                .ok()??;
             match state.continues {
                 Some(asked) if asked != id => id = asked,
-                _ => break state,
+                _ => return Some(state),
             }
-        };
-        match state.final_reply() {
-            Some(reply) => WaitResult::Ended(reply),
-            None if state.status == MessageStatus::Waiting => WaitResult::Waiting { question: state.question },
-            None => WaitResult::Open,
         }
     }
-}
-
-/// The result of waiting for a reply.
-enum WaitResult {
-    Ended(Reply),
-    /// The message is waiting, e.g. for a model service, or for the answer to a question.
-    Waiting {
-        question: Option<String>,
-    },
-    Open,
 }
 
 /// Returns the client that the server determined, or else the peer of the connection.
@@ -426,6 +441,23 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn failures_are_counted_for_each_client_and_never_against_the_others() {
+        let client = |n: u32| Some(ClientAddr(std::net::Ipv4Addr::from(n).into()));
+        let limits = WebhookLimits::new(Some("1/h".parse().unwrap()));
+        let fail = |n: u32| limits.failed("wrong".to_owned(), client(n)).status.as_u16();
+        let failed = (0..1_000).filter(|_| fail(1) == 401).count();
+        assert_eq!((failed, fail(1), fail(2)), (600, 429, 401));
+        assert_eq!(limits.check(), Ok(()), "the good ones are not touched");
+        for n in 0..20_000 {
+            fail(n);
+        }
+        assert!((0..10_000).all(|_| WebhookLimits::new(None).take().is_ok()));
+        assert!(limits.failures.key_count() <= MAX_CLIENTS, "bounded");
+        tokio::time::advance(Duration::from_secs(61)).await;
+        assert_eq!((fail(1), fail(30_000)), (401, 401));
     }
 
     proptest! {

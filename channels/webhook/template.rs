@@ -29,8 +29,24 @@ const NAMES: [&str; 4] = ["body", "headers", "query", "name"];
 /// The removed filters and functions, which could exhaust memory or reveal headers with secrets.
 const NO_FILTERS: [&str; 2] = ["format", "indent"];
 const NO_FUNCTIONS: [&str; 2] = ["debug", "namespace"];
-/// The headers with secrets. Templates do not see them, since a template could copy them into the message.
-const HIDDEN_HEADERS: [&str; 3] = ["authorization", "cookie", "proxy-authorization"];
+/// The header with a sender's own id of a request. It is no secret.
+pub const IDEMPOTENCY_KEY: &str = "idempotency-key";
+/// The words of a name, in lower case, that mark a header as secret: `x-api-key`, `x-gitlab-token`. Templates do not see such a
+/// header, since a template could copy it into the message.
+const SECRET_WORDS: [&str; 12] = [
+    "apikey",
+    "auth",
+    "authorization",
+    "cookie",
+    "credential",
+    "credentials",
+    "key",
+    "password",
+    "secret",
+    "signature",
+    "token",
+    "tokens",
+];
 
 /// A compiled template and its configuration key.
 pub struct RequestTemplate {
@@ -345,13 +361,18 @@ fn describe(error: &Error, source: &str) -> String {
     }
 }
 
+/// Returns true if the name of a header, in lower case, says that its value is a secret.
+fn may_be_secret(name: &str) -> bool {
+    name != IDEMPOTENCY_KEY && name.split(['-', '_']).any(|word| SECRET_WORDS.contains(&word))
+}
+
 /// The header values by name in lower case: `headers["x-github-event"]` or `headers.x_github_event`. Several values of one
 /// name are joined by commas.
 struct HeaderValues(HeaderMap);
 
 impl HeaderValues {
     fn get(&self, name: &str) -> Option<Value> {
-        if HIDDEN_HEADERS.contains(&name) {
+        if may_be_secret(name) {
             return None;
         }
         let values: Vec<_> =
@@ -374,7 +395,7 @@ impl Object for HeaderValues {
 
     fn enumerate(self: &Arc<Self>) -> Enumerator {
         self.mapped_enumerator(|headers| {
-            let shown = headers.0.keys().filter(|name| !HIDDEN_HEADERS.contains(&name.as_str()));
+            let shown = headers.0.keys().filter(|name| !may_be_secret(name.as_str()));
             Box::new(shown.map(|name| Value::from(name.as_str())))
         })
     }
@@ -390,7 +411,17 @@ mod tests {
     const KEY: &str = "channels.webhook.ci.content";
 
     fn render(source: &str, body: &serde_json::Value) -> Result<String, String> {
-        let headers = [("X-GitHub-Event", "push"), ("Authorization", "Bearer hush"), ("X-Two", "a"), ("X-Two", "b")];
+        let headers = [
+            ("X-GitHub-Event", "push"),
+            ("Authorization", "Bearer hush"),
+            ("X-Gitlab-Token", "hush"),
+            ("X-Hub-Signature-256", "sha256=hush"),
+            ("X-API-Key", "hush"),
+            ("Idempotency-Key", "i1"),
+            ("X-Author", "ann"),
+            ("X-Two", "a"),
+            ("X-Two", "b"),
+        ];
         let mut map = HeaderMap::new();
         for (name, value) in headers {
             map.append(axum::http::HeaderName::from_bytes(name.as_bytes()).unwrap(), value.parse().unwrap());
@@ -413,7 +444,8 @@ mod tests {
                 "push push push",
             ),
             ("{{ headers.x_two }} {{ headers.authorization is defined }}", "a, b False"),
-            ("{{ headers | list | join(' ') }}", "x-github-event x-two"),
+            ("{{ headers['X-API-Key'] is defined }} {{ headers.x_gitlab_token is defined }}", "False False"),
+            ("{{ headers | list | join(' ') }}", "x-github-event idempotency-key x-author x-two"),
             ("{{ query.q }} {{ name }}", "1 ci"),
             ("{{ body.list | tojson }}", r#"[{"x": "a"}, {"x": "b"}]"#),
             ("{{ [body.n] | tojson(indent=2) }}{{ [body.n] | tojson(1) }}", "[\n  42\n][\n 42\n]"),

@@ -11,15 +11,14 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-use super::signing::SigningKey;
-use super::verify::{HEADER_ID, HEADER_SIGNATURE, HEADER_TIMESTAMP};
+use super::verify::{HEADER_ID, HEADER_SIGNATURE, HEADER_TIMESTAMP, SigningKey};
 use super::*;
-use crate::allow::AllowList;
 use crate::channel::{Channel, ChannelContext, SendError};
 use crate::conformance::{self, ChannelSubject, PeerBehaviour, ScriptedAnswer, ScriptedInbox, WriteOutcome};
 use crate::inbox::{Refusal, Reply};
 use crate::message::{ErrorInfo, OutboundMessage};
 use crate::settings::{ByteSize, Secret};
+use crate::trust::AllowList;
 
 const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
 /// The `X-Hub-Signature-256` of `{"content":"hi"}` with the secret `s3cret`.

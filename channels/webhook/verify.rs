@@ -1,15 +1,16 @@
 //! Authenticates callers by a signature over the body, a bearer secret, or a loopback address. Secrets are compared in constant time.
 
 use axum::http::{HeaderMap, header};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use hmac::{Hmac, KeyInit, Mac};
+use sha2::Sha256;
 use subtle::ConstantTimeEq;
 
-use super::config::{Verify, WebhookConfig};
 use super::services::EventService;
-use super::signing::{SignatureCheck, SigningKey, standard_signatures, unhex, weakness_of_standard};
-use crate::allow::AllowList;
-use crate::client::ClientAddr;
-use crate::headers::single_header;
+use crate::client::{ClientAddr, single_header};
 use crate::settings::Secret;
+use crate::text::BASE64_ANY_PADDING;
 
 /// The accepted difference between this clock and the sender's, in seconds.
 const TOLERANCE_SECS: u64 = 300;
@@ -42,49 +43,7 @@ pub enum Verifier {
     Loopback,
 }
 
-/// Returns a warning if the secret of the webhook `name` can be guessed.
-pub fn weak_secret_warning(name: &str, config: &WebhookConfig) -> Option<String> {
-    let secret = config.secret.as_ref().filter(|_| config.verify == Verify::Standard)?;
-    let weakness = weakness_of_standard(secret)?;
-    Some(format!("channels.webhook.{name}.secret is weak: {weakness}; use whsec_ and 24 random bytes in base64"))
-}
-
 impl Verifier {
-    /// Reads the settings. `listens_on_loopback` is true if only this machine can reach the server.
-    pub fn new(config: &WebhookConfig, listens_on_loopback: bool) -> Result<Self, String> {
-        let secret = || -> Result<Secret, String> {
-            match &config.secret {
-                Some(secret) if !secret.expose().trim().is_empty() => Ok(secret.clone()),
-                Some(_) => Err("`secret` is empty".into()),
-                None => Err("`secret` is missing; without one, set `verify = \"none\"` and `allow_from`".into()),
-            }
-        };
-        let signed_by = |service| {
-            let secret = secret()?;
-            let key = SigningKey::of_text(&secret).map_err(|reason| format!("`secret`: {reason}"))?;
-            Ok(Self::Signed { service: Some(service), key, secret })
-        };
-        match config.verify {
-            Verify::Standard => {
-                let secret = secret()?;
-                let key = SigningKey::standard(&secret)
-                    .map_err(|reason| format!("`secret`: {reason}; `verify = \"standard\"` needs one"))?;
-                Ok(Self::Signed { service: None, key, secret })
-            }
-            Verify::Github => signed_by(EventService::Github),
-            Verify::Stripe => signed_by(EventService::Stripe),
-            Verify::Slack => signed_by(EventService::Slack),
-            Verify::Bearer => Ok(Self::Bearer(secret()?)),
-            Verify::None if !listens_on_loopback => {
-                Err("`verify = \"none\"` is allowed only while gateway.listen is a loopback address".into())
-            }
-            Verify::None if config.allow_from.as_ref().is_none_or(AllowList::is_empty) => {
-                Err("`verify = \"none\"` needs `allow_from`, the senders to listen to (\"*\" for all)".into())
-            }
-            Verify::None => Ok(Self::Loopback),
-        }
-    }
-
     /// Performs all checks that do not need the body. `now` is in Unix seconds. Returns the check that needs the body, if
     /// the scheme has one.
     pub fn before_body(
@@ -224,6 +183,119 @@ fn single_value<'a>(headers: &'a HeaderMap, name: &str) -> Result<&'a str, Strin
         Ok(text) if !text.is_empty() => Ok(text),
         _ => Err(format!("the header {name} is empty or not plain text")),
     }
+}
+
+const SECRET_PREFIX: &str = "whsec_";
+const SIGNATURE_PREFIX: &str = "v1,";
+
+/// The shortest key that is not weak, in bytes, as Standard Webhooks recommends.
+const MIN_KEY: usize = 24;
+
+/// Returns true if a secret of the form [`SigningKey::standard`] is weak: its key is so short that it can be guessed.
+pub fn is_weak_standard(secret: &Secret) -> bool {
+    standard_key(secret).is_ok_and(|key| key.len() < MIN_KEY)
+}
+
+fn standard_key(secret: &Secret) -> Result<Vec<u8>, String> {
+    let text = secret.expose().trim();
+    let encoded = text.strip_prefix(SECRET_PREFIX).unwrap_or(text);
+    BASE64_ANY_PADDING.decode(encoded).map_err(|_| "the secret is not `whsec_` and base64".to_owned())
+}
+
+/// A key for signatures.
+#[derive(Clone)]
+pub struct SigningKey(Hmac<Sha256>);
+
+impl SigningKey {
+    /// Reads a key written as `whsec_` and base64, or as base64 alone.
+    pub fn standard(secret: &Secret) -> Result<Self, String> {
+        Self::of_bytes(&standard_key(secret)?)
+    }
+
+    /// Reads a key written as `whsec_` and base64. For any other text, its bytes are the key.
+    pub fn of_any(secret: &Secret) -> Result<Self, String> {
+        if secret.expose().trim().starts_with(SECRET_PREFIX) {
+            return Self::standard(secret);
+        }
+        Self::of_text(secret)
+    }
+
+    /// Uses the bytes of the text as the key, whatever its prefix, as GitHub, Stripe and Slack do.
+    pub fn of_text(secret: &Secret) -> Result<Self, String> {
+        Self::of_bytes(secret.expose().as_bytes())
+    }
+
+    fn of_bytes(key: &[u8]) -> Result<Self, String> {
+        if key.is_empty() {
+            return Err("the secret is empty".into());
+        }
+        Hmac::new_from_slice(key).map(Self).map_err(|error| error.to_string())
+    }
+
+    /// Returns the value of the `webhook-signature` header. `timestamp` is in Unix seconds.
+    pub fn sign(&self, id: &str, timestamp: &str, body: &[u8]) -> String {
+        let mac = self.over(&[id.as_bytes(), b".", timestamp.as_bytes(), b".", body]).finalize().into_bytes();
+        format!("{SIGNATURE_PREFIX}{}", STANDARD.encode(mac))
+    }
+
+    /// Starts a check of `head` followed by a body that arrives in pieces. One of `signatures` must match.
+    pub fn check(&self, head: &[&[u8]], signatures: Vec<[u8; 32]>, header: &'static str) -> SignatureCheck {
+        SignatureCheck { mac: self.over(head), signatures, header }
+    }
+
+    fn over(&self, parts: &[&[u8]]) -> Hmac<Sha256> {
+        let mut mac = self.0.clone();
+        for part in parts {
+            mac.update(part);
+        }
+        mac
+    }
+}
+
+/// A signature check that runs while the body arrives.
+pub struct SignatureCheck {
+    mac: Hmac<Sha256>,
+    signatures: Vec<[u8; 32]>,
+    /// The name of the header with the signatures.
+    header: &'static str,
+}
+
+impl SignatureCheck {
+    /// Adds the next piece of the body.
+    pub fn update(&mut self, chunk: &[u8]) {
+        self.mac.update(chunk);
+    }
+
+    /// Ends the body and compares the signatures.
+    ///
+    /// # Errors
+    /// No signature matches; the message names the header.
+    pub fn finish(self) -> Result<(), String> {
+        let is_right = self.signatures.iter().any(|signature| self.mac.clone().verify_slice(signature).is_ok());
+        if is_right { Ok(()) } else { Err(format!("{} is wrong", self.header)) }
+    }
+}
+
+/// Parses the space-separated signatures of a Standard Webhooks header; skips malformed ones.
+pub fn standard_signatures(header: &str) -> Vec<[u8; 32]> {
+    let decoded = header
+        .split_ascii_whitespace()
+        .filter_map(|one| STANDARD.decode(one.strip_prefix(SIGNATURE_PREFIX)?).ok()?.try_into().ok());
+    decoded.collect()
+}
+
+/// Decodes 64 hexadecimal digits.
+pub fn unhex(text: &str) -> Option<[u8; 32]> {
+    let digits = text.as_bytes();
+    let mut bytes = [0_u8; 32];
+    if digits.len() != 2 * bytes.len() {
+        return None;
+    }
+    for (byte, pair) in bytes.iter_mut().zip(digits.chunks_exact(2)) {
+        let digit = |at: usize| char::from(pair[at]).to_digit(16).map(|digit| digit as u8);
+        *byte = digit(0)? << 4 | digit(1)?;
+    }
+    Some(bytes)
 }
 
 #[cfg(test)]

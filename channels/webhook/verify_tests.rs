@@ -1,4 +1,5 @@
 use super::*;
+use crate::webhook::{Verify, WebhookConfig};
 
 // The published test vector of Standard Webhooks.
 const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
@@ -32,7 +33,7 @@ fn headers(pairs: Pairs<'_>) -> HeaderMap {
 
 fn verifier(verify: Verify, secret: &str) -> Verifier {
     let secret = Some(Secret::new(secret));
-    Verifier::new(&WebhookConfig { verify, secret, ..WebhookConfig::default() }, true).unwrap()
+    WebhookConfig { verify, secret, ..WebhookConfig::default() }.verifier(true).unwrap()
 }
 
 /// Performs both halves of the check.
@@ -201,13 +202,39 @@ fn bearer_and_loopback() {
 }
 
 #[test]
-fn a_warning_about_a_weak_secret_names_its_webhook() {
-    let config = |verify, text: &str| {
-        let secret = Some(Secret::new(text));
-        WebhookConfig { verify, secret, ..WebhookConfig::default() }
-    };
-    let warning = weak_secret_warning("ci", &config(Verify::Standard, "whsec_c2hvcnQ=")).unwrap();
-    assert!(warning.starts_with("channels.webhook.ci.secret is weak: the key has 5 bytes"), "{warning}");
-    assert_eq!(weak_secret_warning("ci", &config(Verify::Standard, SECRET)), None);
-    assert_eq!(weak_secret_warning("ci", &config(Verify::Github, "short")), None);
+fn secrets_are_read_as_each_scheme_writes_them() {
+    let signed = |key: Result<SigningKey, String>| key.map(|key| key.sign("i", "1", b"{}"));
+    let secret = |text: &str| Secret::new(text);
+    let standard = signed(SigningKey::standard(&secret("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")));
+    assert_eq!(standard, signed(SigningKey::standard(&secret("MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"))));
+    assert_eq!(standard, signed(SigningKey::of_any(&secret("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"))));
+    assert_ne!(standard, signed(SigningKey::of_text(&secret("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"))));
+    assert!(SigningKey::standard(&secret("whsec_not base64!")).is_err());
+    assert!(SigningKey::of_any(&secret("")).is_err());
+}
+
+#[test]
+fn a_key_that_can_be_guessed_is_weak() {
+    let key = |bytes: &str| STANDARD.encode(bytes);
+    for (text, expected) in [
+        ("abc".to_owned(), true),
+        (format!("whsec_{}", key("secret")), true),
+        (format!("whsec_{}", key("23 bytes are too little")), true),
+        (format!("whsec_{}", key("24 bytes are just enough")), false),
+        (key("24 bytes are just enough"), false),
+        // This has an error of its own.
+        ("whsec_?".to_owned(), false),
+    ] {
+        assert_eq!(is_weak_standard(&Secret::new(text.as_str())), expected, "{text}");
+    }
+}
+
+#[test]
+fn hexadecimal_is_64_digits() {
+    let good = "00ff".repeat(16);
+    assert_eq!(unhex(&good), Some([0, 255].repeat(16).try_into().unwrap()));
+    assert_eq!(unhex(&good.to_uppercase()), unhex(&good));
+    for wrong in ["", "00", &good[1..], &"zz".repeat(32), &format!("{good}0"), &"é".repeat(32)] {
+        assert_eq!(unhex(wrong), None, "{wrong}");
+    }
 }

@@ -1,14 +1,13 @@
-//! The JSON bodies of webhooks: the native request, the responses, and the callback.
+//! The JSON bodies of webhooks: the native request, the responses, and the callback; and the rules for the names in them.
 
 use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
-use super::names::check_name;
 use super::services::MessageDraft;
 use crate::http_error::HttpError;
-use crate::inbox::{MessageState, MessageStatus};
+use crate::inbox::{MessageState, Reply};
 use crate::message::{Attachment, ErrorInfo, OutboundMessage, SessionKey};
 use crate::trust::Author;
 
@@ -48,52 +47,44 @@ fn name(fields: &Map<String, Value>, key: &str) -> Result<Option<String>, HttpEr
     Ok(Some(text))
 }
 
-/// The body of a 202: `{"id","session","status","question"?}`.
+/// A response about a message: `{"id","session","status"?,"reply"?,"error"?,"question"?}`. A 202 and the state of a message
+/// have a status; a 200 with the reply has none.
 #[derive(Serialize)]
-pub struct AcceptedBody {
-    pub id: Uuid,
-    pub session: SessionKey,
-    pub status: &'static str,
-    /// The question to the sender, if the turn waits for its answer.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub question: Option<String>,
-}
-
-/// The body of a 200 with the reply: `{"id","session","reply","error"?}`.
-#[derive(Serialize)]
-pub struct RepliedBody {
-    pub id: Uuid,
-    pub session: SessionKey,
-    pub reply: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub error: Option<ErrorInfo>,
-}
-
-/// The body of a 200 with the state: `{"id","status","session","reply"?,"error"?,"question"?}`.
-#[derive(Serialize)]
-pub struct StateBody<'a> {
+pub struct MessageBody<'a> {
     pub id: Uuid,
     pub session: &'a SessionKey,
-    pub status: MessageStatus,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub status: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reply: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<&'a ErrorInfo>,
+    /// The question to the sender, if the turn waits for its answer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub question: Option<&'a str>,
 }
 
-impl<'a> From<&'a MessageState> for StateBody<'a> {
+impl<'a> MessageBody<'a> {
+    /// Creates a body without status, reply, error and question.
+    pub fn new(id: Uuid, session: &'a SessionKey) -> Self {
+        Self { id, session, status: None, reply: None, error: None, question: None }
+    }
+
+    /// Returns the body with the content of `reply`, and with its error if the turn failed.
+    #[must_use]
+    pub fn with_reply(self, reply: &'a Reply) -> Self {
+        Self { reply: Some(&reply.content), error: reply.error.as_ref(), ..self }
+    }
+}
+
+impl<'a> From<&'a MessageState> for MessageBody<'a> {
     fn from(state: &'a MessageState) -> Self {
-        let reply = state.reply.as_ref();
-        Self {
-            id: state.id,
-            session: &state.session,
-            status: state.status,
-            reply: reply.map(|reply| reply.content.as_str()),
-            error: reply.and_then(|reply| reply.error.as_ref()),
-            question: state.question.as_deref(),
-        }
+        let body = Self::new(state.id, &state.session);
+        let body = match &state.reply {
+            Some(reply) => body.with_reply(reply),
+            None => body,
+        };
+        Self { status: Some(state.status.as_str()), question: state.question.as_deref(), ..body }
     }
 }
 
@@ -165,6 +156,44 @@ impl<'a> From<&'a OutboundMessage> for CallbackBody<'a> {
                 error: message.error.as_ref(),
             },
         }
+    }
+}
+
+/// The longest `id`, `chat_id`, `sender` and `session`, in characters.
+const MAX_NAME_CHARS: usize = 256;
+
+/// Returns the configuration path of the key `key` of the webhook `name`.
+pub fn key_path(name: &str, key: &str) -> String {
+    format!("channels.webhook.{name}.{key}")
+}
+
+/// Returns true if `name` is a valid name for a webhook. The name is part of URLs.
+pub fn is_path_word(name: &str) -> bool {
+    let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.');
+    (1..=64).contains(&name.len()) && name.bytes().all(plain) && name.bytes().any(|b| b != b'.')
+}
+
+/// Checks that `text` is a valid name of a chat, a sender, a session or a message. `what` names the field in the error.
+pub fn check_name(what: &str, text: &str) -> Result<(), HttpError> {
+    if text.trim().is_empty() {
+        return Err(HttpError::unprocessable(format!("{what} is empty")));
+    }
+    if text.chars().count() > MAX_NAME_CHARS {
+        return Err(HttpError::unprocessable(format!("{what} is longer than {MAX_NAME_CHARS} characters")));
+    }
+    if text.contains(char::is_control) {
+        return Err(HttpError::unprocessable(format!("{what} holds control characters")));
+    }
+    Ok(())
+}
+
+/// Returns the session for a plain name or a whole session key.
+pub fn fixed_session(channel: &str, key: &str) -> Result<SessionKey, HttpError> {
+    check_name("the session", key)?;
+    match key.split_once(':') {
+        None => Ok(format!("{channel}:{key}").into()),
+        Some((channel, rest)) if !channel.trim().is_empty() && !rest.trim().is_empty() => Ok(key.into()),
+        Some(_) => Err(HttpError::unprocessable(format!("{key:?} is no key of a session"))),
     }
 }
 

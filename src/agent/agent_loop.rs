@@ -92,7 +92,7 @@ impl AgentLoop {
                 }
                 if let Some(turn) = alone.filter(|turn| !clean && !waited.contains(turn)) {
                     given_up = inbox::of_turn(connection, turn)?;
-                    given_up.retain(|row| row.state == inbox::InboxState::Running && row.stalled >= SUSPECT_AFTER);
+                    given_up.retain(|row| row.state == inbox::MessageStatus::Running && row.stalled >= SUSPECT_AFTER);
                 }
                 let suspects = if clean { Vec::new() } else { inbox::stalled(connection, SUSPECT_AFTER)? };
                 Ok((given_up, suspects))

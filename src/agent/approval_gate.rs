@@ -1,9 +1,7 @@
 //! Decides about restricted calls by `[approval]`, and asks the owner.
 
 use std::collections::HashSet;
-use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
 
 use async_trait::async_trait;
 use daoyou_channels::Trust;
@@ -12,16 +10,17 @@ use jiff::tz::TimeZone;
 use parking_lot::Mutex;
 use serde_json::Value;
 
-use crate::bus::{MessageBus, NoticeKind, OutboundBody, OutboundDraft, OutboxSlot};
+use super::person_requests::{draft_to_sender, expiry_after};
+use crate::bus::{MessageBus, NoticeKind, OutboundDraft, OutboxSlot};
 use crate::chat::ToolCall;
 use crate::crash;
-use crate::guard::{ApprovalConfig, ApprovalPolicy, Taint};
+use crate::guard::{ApprovalConfig, ApprovalPolicy, KnownSecrets, Taint};
 use crate::phrases::{Phrases, fill};
 use crate::store::approvals::{self, ApprovalRow, ApprovalState, NewApproval, PendingCounts};
-use crate::store::{Connection, StoreError, inbox, now_ms};
+use crate::store::{Connection, StoreError, inbox};
 use crate::text::visible::{change_texts, condense_blanks, escape_unseen, quote_visibly, shorten_middle, visible_json};
 use crate::tools::{Restriction, RowEffect, ToolContext, ToolEffect, ToolOutcome, WriteRows};
-use crate::turn::traits::{ApprovalDecision, Approvals};
+use crate::turn::turn_loop::{ApprovalDecision, Approvals};
 
 /// The most calls that wait for the owner's approval at the same time: in all, of turns that strangers (untrusted senders) started,
 /// and of turns of one stranger.
@@ -44,6 +43,8 @@ pub struct ApprovalGate {
     pub channels_with_proof: HashSet<String>,
     pub phrases: &'static Phrases,
     pub timezone: TimeZone,
+    /// The secrets that are removed from notices, which may go to the log or to a chat.
+    pub secrets: KnownSecrets,
 }
 
 /// The rows of an approval request to the owner.
@@ -54,7 +55,6 @@ struct ApprovalRequest {
     /// The text for the chat of the turn; `None` if nobody waits for an answer there.
     answer: Option<OutboundDraft>,
     bus: Arc<MessageBus>,
-    expires: Duration,
     /// The channels that have to deliver a notice.
     channels: Mutex<Vec<String>>,
 }
@@ -106,13 +106,14 @@ impl Approvals for ApprovalGate {
 }
 
 /// Writes texts of others for a notice to the owner.
-struct ApprovalTexts {
+struct ApprovalTexts<'a> {
     phrases: &'static Phrases,
+    secrets: &'a KnownSecrets,
     /// True if the middle of a text, or a source, is left out.
     is_shortened: bool,
 }
 
-impl ApprovalTexts {
+impl ApprovalTexts<'_> {
     fn shorten(&mut self, text: &str, max: usize) -> String {
         let mark = |count: usize| format!("…[{}]…", fill(self.phrases.approval_left_out, &[&count.to_string()]));
         let shown = shorten_middle(text, max, mark);
@@ -123,10 +124,20 @@ impl ApprovalTexts {
     /// Returns the arguments, which no code block ends. In long arguments, each text is shortened to its share, so that none hides
     /// the others.
     fn arguments(&mut self, arguments: &str) -> String {
-        let parsed: Option<Value> = serde_json::from_str(arguments).ok();
+        let mut parsed: Option<Value> = serde_json::from_str(arguments).ok();
+        // Before a text is shortened, which would cut a secret.
+        if let Some(value) = &mut parsed {
+            change_texts(value, &mut |text| {
+                self.secrets.redact(text);
+            });
+        }
         let mut shown = match &parsed {
             Some(value) => visible_json(value.clone()),
-            None => escape_unseen(&condense_blanks(arguments)),
+            None => {
+                let mut redacted = arguments.to_owned();
+                self.secrets.redact(&mut redacted);
+                escape_unseen(&condense_blanks(&redacted))
+            }
         };
         if let Some(mut value) = parsed
             && shown.chars().count() > SHOWN_ARGUMENTS
@@ -189,8 +200,7 @@ impl ApprovalGate {
                 ApprovalDecision::Approved
             }
             ApprovalState::Pending => {
-                let left = Duration::from_millis(u64::try_from(row.expires_at - now_ms()).unwrap_or(0));
-                self.bus.expire_requests_after(left);
+                self.bus.expire_requests_at(row.expires_at);
                 ApprovalDecision::Asked(Box::new(ToolOutcome::asked(row.id, Vec::new())))
             }
             ApprovalState::Denied if row.reason.is_empty() => {
@@ -218,7 +228,7 @@ impl ApprovalGate {
         context: &ToolContext,
     ) -> Result<ToolOutcome, StoreError> {
         let id = approvals::id_of(context.turn, &call.id);
-        let expires_at = now_ms().saturating_add(i64::try_from(self.config.expires.0.as_millis()).unwrap_or(i64::MAX));
+        let expires_at = expiry_after(self.config.expires);
         let code = approvals::code_of(id);
         let notice = self.notice(call, tools, asks_owner, context, expires_at);
         let new = NewApproval {
@@ -235,7 +245,6 @@ impl ApprovalGate {
             notice,
             answer: self.answer(context, tools)?,
             bus: self.bus.clone(),
-            expires: self.config.expires.0,
             channels: Mutex::default(),
         };
         tracing::info!(turn = %context.turn, session = %context.session, tools, code, "a call waits for the owner's approval");
@@ -246,7 +255,7 @@ impl ApprovalGate {
     fn notice(&self, call: &ToolCall, tools: &str, asks_owner: bool, context: &ToolContext, expires_at: i64) -> String {
         let code = approvals::code_of(approvals::id_of(context.turn, &call.id));
         let until = Timestamp::from_millisecond(expires_at).unwrap_or(Timestamp::MAX).to_zoned(self.timezone.clone());
-        let mut texts = ApprovalTexts { phrases: self.phrases, is_shortened: false };
+        let mut texts = ApprovalTexts { phrases: self.phrases, secrets: &self.secrets, is_shortened: false };
         let (arguments, session) = (texts.arguments(&call.arguments), texts.name(context.session.as_str()));
         let mut notes = texts.sources(&context.taint);
         for (applies, note) in
@@ -266,26 +275,11 @@ impl ApprovalGate {
         if context.origin.runs_for_job_or_agent() {
             return Ok(None);
         }
-        Ok(Some(OutboundDraft {
-            turn: context.turn,
-            slot: OutboxSlot::notice_about(
-                NoticeKind::Approval,
-                approvals::code_of(approvals::id_of(context.turn, &context.call_id)),
-            ),
-            channel: context.channel.clone(),
-            chat_id: context.chat_id.clone(),
-            body: OutboundBody {
-                metadata: serde_json::from_str(&context.metadata)?,
-                context: context.origin.reply.clone().notice("approval"),
-                ..OutboundBody::new(fill(self.phrases.approval_waiting, &[tools]), context.session.clone())
-            },
-        }))
-    }
-}
-
-impl fmt::Debug for ApprovalRequest {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ApprovalRequest").field("new", &self.new).finish_non_exhaustive()
+        let code = approvals::code_of(approvals::id_of(context.turn, &context.call_id));
+        let slot = OutboxSlot::notice_about(NoticeKind::Approval, code);
+        let mut draft = draft_to_sender(context, slot, fill(self.phrases.approval_waiting, &[tools]))?;
+        draft.body.context.notice = Some("approval".to_owned());
+        Ok(Some(draft))
     }
 }
 
@@ -318,7 +312,7 @@ impl WriteRows for ApprovalRequest {
         crash::point("approval_asked", &self.new.tool);
         let channels = std::mem::take(&mut *self.channels.lock());
         channels.iter().for_each(|channel| self.bus.outbound_written(channel, 1));
-        self.bus.expire_requests_after(self.expires);
+        self.bus.expire_requests_at(self.new.expires_at);
     }
 }
 
@@ -326,12 +320,13 @@ impl WriteRows for ApprovalRequest {
 mod tests {
     use std::collections::BTreeSet;
 
+    use daoyou_channels::settings::Secret;
     use uuid::Uuid;
 
     use super::*;
     use crate::bus::testing;
     use crate::store::inbox::NewInboxRow;
-    use crate::store::{Durability, Store, outbox};
+    use crate::store::{Durability, Store, now_ms, outbox};
     use crate::text::Language;
 
     fn gate(store: &Store) -> ApprovalGate {
@@ -341,6 +336,7 @@ mod tests {
             channels_with_proof: ["webhook:proven".to_owned()].into(),
             phrases: Phrases::of(Language::En),
             timezone: TimeZone::UTC,
+            secrets: KnownSecrets::new([Secret::new("canary-\"0123456789")]),
         }
     }
 
@@ -367,7 +363,9 @@ mod tests {
             {"tool": "message", "arguments": {"attachments": ["private.txt"]}},
         ]});
         let shown_arguments = |arguments: &str| {
-            let mut texts = ApprovalTexts { phrases: Phrases::of(Language::En), is_shortened: false };
+            let secrets = KnownSecrets::default();
+            let mut texts =
+                ApprovalTexts { phrases: Phrases::of(Language::En), secrets: &secrets, is_shortened: false };
             (texts.arguments(arguments), texts.is_shortened)
         };
         let (shown, is_shortened) = shown_arguments(&arguments.to_string());
@@ -387,7 +385,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_notice_hides_nothing_and_quotes_names() {
+    async fn a_notice_hides_nothing_but_secrets_and_quotes_names() {
         let (_folder, store) = Store::temporary();
         let gate = gate(&store);
         let note = gate.phrases.approval_is_shortened;
@@ -399,6 +397,11 @@ mod tests {
         let shown = notice(&format!("echo safe{}; rm -rf ~\u{202e}\u{200b}", " ".repeat(3_000)), &context);
         assert!(shown.contains("\n{\"command\":\"echo safe[␠×3000]; rm -rf ~\\u{202e}\\u{200b}\"}\n"), "{shown}");
         assert!(!shown.contains(note), "{shown}");
+        for filling in ["", &"x".repeat(3_000)] {
+            let shown = notice(&format!("echo {filling}canary-\"0123456789{filling} end"), &context);
+            assert!(shown.contains("(hidden)") || !filling.is_empty(), "{shown}");
+            assert!(shown.contains(" end") && !shown.contains("canary") && !shown.contains("0123"), "{shown}");
+        }
         let shown = notice(&format!("echo safe{}; rm -rf ~", " \t\u{200b}".repeat(3_000)), &context);
         for words in ["echo safe", " characters left out]…", "; rm -rf ~", note] {
             assert!(shown.contains(words), "{words}: {shown}");
@@ -504,8 +507,8 @@ mod tests {
         for (is_stopped, notices) in [(false, 1), (true, 0)] {
             let turn = daoyou_channels::new_id();
             let new = new_approval(turn, "s");
-            let (notice, expires, channels) = ("exec?".to_owned(), Duration::from_secs(60), Mutex::default());
-            let request = ApprovalRequest { new, notice, answer: None, bus: bus.clone(), expires, channels };
+            let (notice, channels) = ("exec?".to_owned(), Mutex::default());
+            let request = ApprovalRequest { new, notice, answer: None, bus: bus.clone(), channels };
             let write = move |connection: &Connection| {
                 inbox::insert(connection, &NewInboxRow::sample(turn, "s"))?;
                 if is_stopped {

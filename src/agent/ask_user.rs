@@ -1,9 +1,7 @@
 //! `ask_user`: asks the person whose message the turn answers. The next message of that person in the session is the answer.
 
-use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 use async_trait::async_trait;
 use daoyou_channels::Trust;
@@ -12,12 +10,13 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::bus::{MessageBus, OutboundBody, OutboundDraft, OutboxSlot, WeakBus};
+use super::person_requests::{draft_to_sender, expiry_after};
+use crate::bus::{MessageBus, OutboundDraft, OutboxSlot, WeakBus};
 use crate::crash;
 use crate::guard::KnownSecrets;
 use crate::store::inbox::{self, InboxRow};
 use crate::store::questions::{self, NewQuestion, QuestionRow, QuestionState};
-use crate::store::{Connection, StoreError, now_ms};
+use crate::store::{Connection, StoreError};
 use crate::text::one_line;
 use crate::tools::{
     ReplayPolicy, RowEffect, Tool, ToolContext, ToolDefinition, ToolEffect, ToolOutcome, ToolResult, WriteRows,
@@ -92,17 +91,16 @@ impl AskUserTool {
     }
 
     fn wait_for(&self, row: &QuestionRow, bus: &Arc<MessageBus>) -> ToolOutcome {
-        bus.expire_requests_after(Duration::from_millis(u64::try_from(row.expires_at - now_ms()).unwrap_or(0)));
+        bus.expire_requests_at(row.expires_at);
         ToolOutcome::asked(row.id, Vec::new())
     }
 
     fn begin(&self, args: AskUserArgs, context: &ToolContext, bus: Arc<MessageBus>) -> Result<ToolOutcome, StoreError> {
         let id = questions::id_of(context.turn, &context.call_id);
-        let expires = i64::try_from(self.expires.0.as_millis()).unwrap_or(i64::MAX);
         let mut content = text_of(&args.question, &args.options.unwrap_or_default());
         self.secrets.redact(&mut content);
-        let mut reply = context.origin.reply.clone();
-        reply.is_question = true;
+        let mut message = draft_to_sender(context, OutboxSlot::Question { id }, content)?;
+        message.body.context.is_question = true;
         let request = AnswerRequest {
             new: NewQuestion {
                 id,
@@ -111,21 +109,10 @@ impl AskUserTool {
                 channel: context.channel.clone(),
                 sender: context.sender.clone(),
                 trust: context.trust.as_str(),
-                expires_at: now_ms().saturating_add(expires),
+                expires_at: expiry_after(self.expires),
             },
-            message: OutboundDraft {
-                turn: context.turn,
-                slot: OutboxSlot::Question { id },
-                channel: context.channel.clone(),
-                chat_id: context.chat_id.clone(),
-                body: OutboundBody {
-                    metadata: serde_json::from_str(&context.metadata)?,
-                    context: reply,
-                    ..OutboundBody::new(content, context.session.clone())
-                },
-            },
+            message,
             bus,
-            expires: self.expires.0,
             is_written: AtomicBool::new(false),
         };
         Ok(ToolOutcome::asked(id, vec![ToolEffect::Rows(RowEffect(Arc::new(request)))]))
@@ -246,14 +233,7 @@ struct AnswerRequest {
     new: NewQuestion,
     message: OutboundDraft,
     bus: Arc<MessageBus>,
-    expires: Duration,
     is_written: AtomicBool,
-}
-
-impl fmt::Debug for AnswerRequest {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("AnswerRequest").field("new", &self.new).finish_non_exhaustive()
-    }
 }
 
 impl WriteRows for AnswerRequest {
@@ -276,7 +256,7 @@ impl WriteRows for AnswerRequest {
             let NewQuestion { turn, session, .. } = &self.new;
             tracing::info!(%turn, session, "the turn asks its user");
             self.bus.outbound_written(&self.message.channel, 1);
-            self.bus.expire_requests_after(self.expires);
+            self.bus.expire_requests_at(self.new.expires_at);
         }
     }
 }

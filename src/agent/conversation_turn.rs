@@ -10,9 +10,8 @@ use daoyou_channels::settings::Span;
 use super::approval_gate::ApprovalGate;
 use super::parking::{ModelOutage, Parking};
 use super::store_journal::StoreJournal;
-use super::turn_agent::TurnAgent;
+use super::turn_agent::{TurnAgent, TurnTools};
 use super::turn_start::StartedTurn;
-use super::turn_tools::TurnTools;
 use super::workflow_script::WorkflowScript;
 use crate::chat::ChatMessage;
 use crate::guard::Taint;
@@ -34,12 +33,10 @@ use crate::turn::context::user_message::least_trust;
 use crate::turn::error::{ErrorCode, TurnError};
 use crate::turn::event_emitter::EventEmitter;
 use crate::turn::flight_recorder::FlightSlot;
-use crate::turn::layered::{LayeredModel, LayeredTools};
-use crate::turn::middleware::MiddlewareStack;
+use crate::turn::middleware::{LayeredModel, LayeredTools, MiddlewareStack};
 use crate::turn::orchestrators::ModelChains;
 use crate::turn::progress::{ContextStep, StepBody, TurnProgress, UnreadableJournal};
-use crate::turn::traits::{Journal, TurnLead, TurnScope};
-use crate::turn::turn_loop::{ConversationOutcome, LoopOutcome, Turn, TurnLimits};
+use crate::turn::turn_loop::{ConversationOutcome, Journal, LoopOutcome, Turn, TurnLead, TurnLimits, TurnScope};
 
 /// The shared parts that the conversations of all turns use.
 pub struct Conversations {
@@ -89,23 +86,15 @@ pub struct RunState {
     pub choice: Option<ModelUse>,
 }
 
-/// The texts of a turn's message.
-struct MessageTexts {
-    /// The message as the model reads it.
-    read: String,
-    /// The message as the session stores it, if that differs from `read`.
-    stored: Option<String>,
-}
-
-impl MessageTexts {
-    /// Creates the texts from the message `text` and the text `read` that the model reads instead, if any; both get the `memories`.
-    fn new(text: String, read: Option<String>, memories: &str) -> Self {
-        let text = text + memories;
-        match read {
-            Some(read) => Self { read: read + memories, stored: Some(text) },
-            None => Self { read: text, stored: None },
-        }
-    }
+/// The prompt and the message of a turn, as its [`ContextStep`] records them.
+struct RecordedPrompt {
+    system_hash: String,
+    /// The hash of the workflow that the turn follows.
+    workflow_hash: Option<String>,
+    /// The user's message as the model reads it.
+    user: String,
+    /// The message as the session stores it, if that differs from `user`.
+    stored_text: Option<String>,
 }
 
 /// The conversation of one turn, within its middleware.
@@ -130,12 +119,11 @@ impl<'a> ConversationTurn<'a> {
             return Err(TurnError::new(ErrorCode::StateCorrupted, "journal").caused_by(damaged));
         }
         let Conversations { contexts, chains, parking, .. } = self.conversations;
-        let StartedTurn { session, last, rows, .. } = self.started;
+        let StartedTurn { session, last, rows, head, found_tools, .. } = self.started;
         if self.state.progress.context.is_none() {
             contexts.memory.import_by_hand().await;
         }
-        let (head, found) = contexts.session(session)?;
-        let mut agent = self.conversations.agent_of(&head, last, self.state.progress.context.as_ref())?;
+        let mut agent = self.conversations.agent_of(head, last, self.state.progress.context.as_ref())?;
         if agent.is_undecided() {
             agent = match self.choose_agent(agent, written(&text)).await? {
                 ControlFlow::Continue(agent) => agent,
@@ -147,7 +135,7 @@ impl<'a> ConversationTurn<'a> {
         let tools = self.conversations.tools.of_message(last, &agent);
         let trust = least_trust(rows);
         let system = contexts.system.current(trust, contexts.system.skills(trust).await, agent.prompt());
-        self.state.progress.found_tools.extend(found);
+        self.state.progress.found_tools.extend(found_tools.iter().cloned());
         self.state.progress.found_tools.extend(system.tools.iter().cloned());
         let specs = tools.specs(&self.state.progress.found_tools);
         let own = agent.context();
@@ -172,8 +160,13 @@ impl<'a> ConversationTurn<'a> {
             let known = (&contexts.store, &context.owners[..], &context.messages[..], &files[..]);
             let read = agent.message_text(&text, known)?;
             let memories = relevant_memories(&contexts.memory, rows, &context).await;
-            let texts = MessageTexts::new(text, read, &memories);
-            self.begin(&context, texts, (&with_memory.hash, None)).await;
+            // The session keeps the message itself if the agent's template makes another text for the model.
+            let (user, stored_text) = match read {
+                Some(read) => (read + &memories, Some(text + &memories)),
+                None => (text + &memories, None),
+            };
+            let system_hash = with_memory.hash.to_string();
+            self.begin(&context, RecordedPrompt { system_hash, workflow_hash: None, user, stored_text }).await;
         }
         let mut history = context.messages;
         let outcome = loop {
@@ -220,7 +213,9 @@ impl<'a> ConversationTurn<'a> {
         (text, system): (String, &SystemText),
     ) -> Result<ConversationOutcome, TurnError> {
         if self.state.progress.context.is_none() {
-            self.begin(&context, MessageTexts { read: text, stored: None }, (&system.hash, Some(script.hash()))).await;
+            let (system_hash, workflow_hash) = (system.hash.to_string(), Some(script.hash().to_owned()));
+            let prompt = RecordedPrompt { system_hash, workflow_hash, user: text, stored_text: None };
+            self.begin(&context, prompt).await;
         }
         let mut conversation = context.messages;
         conversation.extend(self.state.progress.context.as_ref().map(ContextStep::message));
@@ -262,17 +257,12 @@ impl<'a> ConversationTurn<'a> {
     }
 
     /// Records the context, so that the turn uses the same one if it resumes in another process.
-    async fn begin(
-        &mut self,
-        context: &ConversationContext,
-        texts: MessageTexts,
-        (system, workflow): (&str, Option<&str>),
-    ) {
+    async fn begin(&mut self, context: &ConversationContext, prompt: RecordedPrompt) {
         let (contexts, rows) = (&self.conversations.contexts, &self.started.rows);
         contexts.keep_snapshot(&self.started.session, context).await;
-        let MessageTexts { read: user, stored: stored_text } = texts;
+        let RecordedPrompt { system_hash, workflow_hash, user, stored_text } = prompt;
         let step = ContextStep {
-            system: system.to_owned(),
+            system: system_hash,
             from: context.from,
             to: context.head.next_seq,
             user,
@@ -280,7 +270,7 @@ impl<'a> ConversationTurn<'a> {
             images: attachments::images(rows),
             model: self.state.model.clone(),
             agent: self.state.agent.as_ref().and_then(TurnAgent::recorded_name).map(str::to_owned),
-            workflow: workflow.map(str::to_owned),
+            workflow: workflow_hash,
             choice: self.state.choice.take(),
             compactions: 0,
             snapshot: context.memory.snapshot.as_ref().map(|snapshot| snapshot.hash.clone()),
@@ -293,7 +283,8 @@ impl<'a> ConversationTurn<'a> {
         self.note(step).await;
         if is_chosen {
             // A context alone is written only with the next step. This note writes it now, so that the choice is not made twice.
-            self.journal.record(&StepBody::Note { text: "a model chose the agent".to_owned() }).await;
+            let note = StepBody::Note { text: "a model chose the agent".to_owned() };
+            self.journal.record(&note).await;
         }
     }
 

@@ -8,7 +8,7 @@ use daoyou_channels::settings::Span;
 use uuid::Uuid;
 
 use super::turn_start::StartedTurn;
-use crate::bus::{MessageBus, NoticeKind, OutboundBody, OutboundDraft, OutboxSlot, ServiceFault, metadata_of};
+use crate::bus::{MessageBus, NoticeKind, OutboundDraft, OutboxSlot, ServiceFault};
 use crate::crash;
 use crate::llm::{FallbackChain, LlmError, LlmErrorKind, ModelChoice};
 use crate::origin::TurnOrigin;
@@ -17,7 +17,7 @@ use crate::session::retry_scheduler::{
     LONGEST_FAILURE_WAIT, LONGEST_OUTAGE_WAIT, LONGEST_QUOTA_WAIT, RetryScheduler, RetryTerms,
 };
 use crate::store::approvals::ApprovalState;
-use crate::store::inbox::{self, InboxRow, InboxState};
+use crate::store::inbox::{self, InboxRow, MessageStatus};
 use crate::store::outbox::InsertedOutbound;
 use crate::store::questions::QuestionState;
 use crate::store::{Connection, Durability, StoreError, approvals, meta, now_ms, questions, spawns, turn_steps};
@@ -134,7 +134,7 @@ impl Parking {
     ) -> Result<bool, TurnError> {
         let StartedTurn { turn, session, rows, last, .. } = started;
         // A revived dead letter starts a new wait.
-        let is_revived = rows.first().is_some_and(|first| first.state == InboxState::Queued);
+        let is_revived = rows.first().is_some_and(|first| first.state == MessageStatus::Queued);
         let before = waiting_since.filter(|_| !is_revived);
         let since = before.unwrap_or_else(now_ms);
         // Setting the clock back lengthens the wait by the same amount.
@@ -224,9 +224,8 @@ impl Parking {
     /// and the notice for the owner, if the owner needs one.
     fn news_for_owner(&self, failure: &LlmError, is_retry: bool) -> Option<(String, String)> {
         let (LlmError { kind, provider, .. }, message) = (failure, failure.owner_message());
-        let must_act = matches!(kind, LlmErrorKind::Auth | LlmErrorKind::Quota);
-        let fault = ServiceFault::new(kind.code(), message.clone(), now_ms());
-        if !self.bus.services().record_fault(provider, fault, must_act, is_retry) {
+        let fault = ServiceFault::new(kind.code(), message.clone(), now_ms(), kind.needs_owner());
+        if !self.bus.services().record_fault(provider, fault, is_retry) {
             return None;
         }
         let mend = match kind {
@@ -239,20 +238,10 @@ impl Parking {
     }
 
     fn notice(&self, turn: Uuid, last: &InboxRow, error: &LlmError) -> OutboundDraft {
-        OutboundDraft {
-            turn,
-            slot: OutboxSlot::notice(NoticeKind::Waiting),
-            channel: last.channel.clone(),
-            chat_id: last.chat_id.clone(),
-            body: OutboundBody {
-                metadata: metadata_of(&last.metadata),
-                context: TurnOrigin::parse(&last.origin).reply.notice("waiting"),
-                ..OutboundBody::new(
-                    fill(self.phrases.waiting, &[&self.phrases.service_message(error.code(), &error.provider)]),
-                    last.session.as_str().into(),
-                )
-            },
-        }
+        let text = fill(self.phrases.waiting, &[&self.phrases.service_message(error.code(), &error.provider)]);
+        let mut draft = OutboundDraft::to_sender(last, turn, OutboxSlot::notice(NoticeKind::Waiting), text);
+        draft.body.context.notice = Some("waiting".to_owned());
+        draft
     }
 
     /// Returns the error of a turn that has waited for `agent.wait_for_model`.
@@ -331,8 +320,8 @@ mod tests {
     async fn a_service_fault_is_reported_by_the_commit_of_its_notice() {
         let (_folder, store) = Store::temporary();
         let bus = testing::notifying_bus(store.clone(), 10);
-        let fault = ServiceFault::new("llm_auth", "HTTP 401".to_owned(), 7);
-        assert!(bus.services().record_fault("p", fault, true, false));
+        let fault = ServiceFault::new("llm_auth", "HTTP 401".to_owned(), 7, true);
+        assert!(bus.services().record_fault("p", fault, false));
         let commit = ParkingCommit {
             turn: daoyou_channels::new_id(),
             context: None,
@@ -371,7 +360,8 @@ mod tests {
         let (wait_for_model, retries) = (Span::from_secs(60), Arc::default());
         let parking = Parking { bus: bus.clone(), retries, wait_for_model, phrases };
         let (session, last, cancel) = ("webhook:in:c".into(), rows[0].clone(), CancellationToken::new());
-        let started = StartedTurn { turn, session, rows, last, steps: Vec::new(), cancel };
+        let (steps, head, found_tools) = Default::default();
+        let started = StartedTurn { turn, session, rows, last, steps, head, found_tools, cancel };
         let error = LlmError::new(LlmErrorKind::Server, "p", "HTTP 500");
         let failures = vec![error.clone()];
         let outage = ModelOutage { error, failures, providers: vec!["p".to_owned()], answer_count: 0 };

@@ -15,13 +15,14 @@ use super::turn_agent::TurnAgent;
 use super::turn_runner::TurnRunner;
 use super::turn_start::StartedTurn;
 use crate::bus::EventHub;
-use crate::chat::{ChatMessage, ToolSpec};
+use crate::chat::ChatMessage;
 use crate::llm::{
     ChatRequest, ChatResponse, DeltaSink, FallbackChain, LlmError, LlmErrorKind, Provider, SerializedText,
     estimate_tokens,
 };
 use crate::metrics::Metrics;
 use crate::store::inbox::InboxRow;
+use crate::store::{Connection, session_tools};
 use crate::tools::ToolEffect;
 use crate::turn::context::attachments;
 use crate::turn::context::conversation_context::wanted_model;
@@ -31,10 +32,9 @@ use crate::turn::context::user_message::{least_trust, user_text};
 use crate::turn::error::{ErrorCode, TurnError};
 use crate::turn::event_emitter::EventEmitter;
 use crate::turn::flight_recorder::FlightRecorder;
-use crate::turn::layered::LayeredTools;
+use crate::turn::middleware::LayeredTools;
 use crate::turn::progress::{StepBody, TurnProgress};
-use crate::turn::traits::{Journal, Model, TurnLead, TurnScope};
-use crate::turn::turn_loop::Turn;
+use crate::turn::turn_loop::{Journal, Model, Turn, TurnLead, TurnScope};
 
 /// The time limit for preparing a request. No model answers it.
 const TIME: Duration = Duration::from_secs(60);
@@ -70,7 +70,8 @@ impl TurnRunner {
     pub async fn preview(&self, row: InboxRow) -> Result<PromptPreview, TurnError> {
         let Conversations { contexts, chains, tools, .. } = &self.conversations;
         let session = SessionKey::from(row.session.as_str());
-        let (head, mut found) = contexts.session(&session)?;
+        let read = |connection: &Connection| session_tools::head_and_found(connection, session.as_str());
+        let (head, found_tools) = contexts.store.read_here(read)?;
         let mut agent = self.conversations.agent_of(&head, &row, None)?;
         // A preview asks no model.
         if let Some(last) =
@@ -87,7 +88,7 @@ impl TurnRunner {
         let trust = least_trust(std::slice::from_ref(&row));
         let skills = contexts.system.skills(trust).await;
         let system = contexts.system.current(trust, skills.clone(), agent.prompt());
-        found.extend(system.tools.iter().cloned());
+        let found = found_tools.iter().chain(&system.tools).cloned().collect();
         let specs = tools.specs(&found);
         let context = contexts.load(&session, &row, (&system, &specs, own), None)?;
         let configured = own.model.unwrap_or(&contexts.settings.model);
@@ -106,8 +107,8 @@ impl TurnRunner {
         let with_memory = context.memory.in_prompt(system.clone());
         let mut conversation = context.messages;
         conversation.push(ChatMessage::User { content: text, images: Vec::new() });
-        let started =
-            StartedTurn { turn: last.turn, session, rows, last, steps: Vec::new(), cancel: CancellationToken::new() };
+        let (turn, steps, cancel) = (last.turn, Vec::new(), CancellationToken::new());
+        let started = StartedTurn { turn, session, rows, last, steps, head, found_tools, cancel };
         let model = CapturingModel { chain: &chain, request: Mutex::default() };
         self.run_captured((&started, &agent), &model, &tools, (with_memory.text, conversation), found).await;
         let Some(request) = model.request.into_inner() else {
@@ -115,13 +116,14 @@ impl TurnRunner {
         };
         let choice = orchestrator.unwrap_or(chains.orchestrator).over(chain.current());
         let sections = contexts.system.parts(trust, skills, agent.prompt());
-        let measured = RequestMeasure { provider: choice.provider.as_ref(), request: &request };
+        let provider = choice.provider.as_ref();
+        let body = body_of(provider, &request)?;
         Ok(PromptPreview {
             agent: agent.profile.name.clone(),
             model: chain.current().to_string(),
-            body: serde_json::from_slice(&measured.body(&request)?).unwrap_or_default(),
-            bytes: measured.body(&request)?.len(),
-            parts: measured.parts(&sections, &system.text)?,
+            body: serde_json::from_slice(&body).unwrap_or_default(),
+            bytes: body.len(),
+            parts: parts_of(provider, &request, body.len(), &sections, &system.text)?,
         })
     }
 
@@ -195,77 +197,59 @@ struct NoJournal;
 
 #[async_trait]
 impl Journal for NoJournal {
-    async fn record(&self, _: &StepBody) {}
-
-    async fn record_synced(&self, _: &StepBody) {}
-
-    async fn record_result(&self, _: &StepBody, _: &[ToolEffect]) {}
+    async fn record_with_effects(&self, _: &StepBody, _: &[ToolEffect]) {}
 
     async fn record_begun(&self, _: &[ToolEffect]) {}
 }
 
-/// Measures the parts of a request: by how much the body shrinks without each part.
-struct RequestMeasure<'a> {
-    provider: &'a dyn Provider,
-    request: &'a ChatRequest,
+/// Returns the body of a request as `provider` sends it.
+fn body_of(provider: &dyn Provider, request: &ChatRequest) -> Result<Vec<u8>, TurnError> {
+    let failed =
+        |error: LlmError| TurnError::new(ErrorCode::Model(LlmErrorKind::BadRequest), "prompt").caused_by(error);
+    provider.body(request).map_err(failed)
 }
 
-impl RequestMeasure<'_> {
-    fn body(&self, request: &ChatRequest) -> Result<Vec<u8>, TurnError> {
-        let failed =
-            |error: LlmError| TurnError::new(ErrorCode::Model(LlmErrorKind::BadRequest), "prompt").caused_by(error);
-        self.provider.body(request).map_err(failed)
+/// Measures the parts of a request: by how much its body of `whole` bytes shrinks without each part. `sections` are those of the
+/// system prompt `system`; the text after them is memory.
+fn parts_of(
+    provider: &dyn Provider,
+    request: &ChatRequest,
+    whole: usize,
+    sections: &[(String, String)],
+    system: &str,
+) -> Result<Vec<PromptPart>, TurnError> {
+    let mut parts = Vec::new();
+    let mut add = |name: &str, text: &str, without: ChatRequest| -> Result<(), TurnError> {
+        let bytes = whole.saturating_sub(body_of(provider, &without)?.len());
+        parts.push(PromptPart { name: name.to_owned(), bytes, tokens: estimate_tokens(text) });
+        Ok(())
+    };
+    let without_text =
+        |text: &str| ChatRequest { system: request.system.replacen(text, "", 1).into(), ..request.clone() };
+    for (name, text) in sections {
+        add(name, text, without_text(text))?;
     }
-
-    /// Returns the parts. `sections` are those of the system prompt `system`; the text after them is memory.
-    fn parts(&self, sections: &[(String, String)], system: &str) -> Result<Vec<PromptPart>, TurnError> {
-        let whole = self.body(self.request)?.len();
-        let mut parts = Vec::new();
-        let mut add = |name: &str, text: &str, without: ChatRequest| -> Result<(), TurnError> {
-            let bytes = whole.saturating_sub(self.body(&without)?.len());
-            parts.push(PromptPart { name: name.to_owned(), bytes, tokens: estimate_tokens(text) });
-            Ok(())
-        };
-        let without_text = |text: &str| ChatRequest {
-            system: self.request.system.replacen(text, "", 1).into(),
-            ..self.request.clone()
-        };
-        for (name, text) in sections {
-            add(name, text, without_text(text))?;
-        }
-        let memory = self.request.system.strip_prefix(system).unwrap_or_default();
-        if !memory.is_empty() {
-            add("memory", memory, without_text(memory))?;
-        }
-        for (at, tool) in self.request.tools.iter().enumerate() {
-            let others: Vec<ToolSpec> = self
-                .request
-                .tools
-                .iter()
-                .enumerate()
-                .filter(|(other, _)| *other != at)
-                .map(|(_, tool)| tool.clone())
-                .collect();
-            let text = format!("{} {} {}", tool.name, tool.description, tool.parameters);
-            add(&format!("tool {}", tool.name), &text, ChatRequest { tools: others.into(), ..self.request.clone() })?;
-        }
-        let (history, last) = match self.request.messages.split_last() {
-            Some((last, history)) => (history, Some(last)),
-            None => (&[][..], None),
-        };
+    let memory = request.system.strip_prefix(system).unwrap_or_default();
+    if !memory.is_empty() {
+        add("memory", memory, without_text(memory))?;
+    }
+    for (at, tool) in request.tools.iter().enumerate() {
+        let mut others = request.tools.to_vec();
+        others.remove(at);
+        let text = format!("{} {} {}", tool.name, tool.description, tool.parameters);
+        add(&format!("tool {}", tool.name), &text, ChatRequest { tools: others.into(), ..request.clone() })?;
+    }
+    if let Some((last, history)) = request.messages.split_last() {
         if !history.is_empty() {
             let text: String = history.iter().map(text_of).collect();
-            let messages = last.cloned().into_iter().collect();
-            add("history", &text, ChatRequest { messages, ..self.request.clone() })?;
+            add("history", &text, ChatRequest { messages: vec![last.clone()], ..request.clone() })?;
         }
-        if let Some(last) = last {
-            let messages = history.iter().cloned().chain([ChatMessage::user("")]).collect();
-            add("message", &text_of(last), ChatRequest { messages, ..self.request.clone() })?;
-        }
-        let known: usize = parts.iter().map(|part| part.bytes).sum();
-        parts.push(PromptPart { name: "envelope".to_owned(), bytes: whole.saturating_sub(known), tokens: 0 });
-        Ok(parts)
+        let messages = [history, &[ChatMessage::user("")]].concat();
+        add("message", &text_of(last), ChatRequest { messages, ..request.clone() })?;
     }
+    let known: usize = parts.iter().map(|part| part.bytes).sum();
+    parts.push(PromptPart { name: "envelope".to_owned(), bytes: whole.saturating_sub(known), tokens: 0 });
+    Ok(parts)
 }
 
 fn text_of(message: &ChatMessage) -> String {

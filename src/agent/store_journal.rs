@@ -12,7 +12,7 @@ use crate::crash;
 use crate::store::{Connection, Durability, StoreError, inbox, turn_steps};
 use crate::tools::{RowEffect, ToolEffect};
 use crate::turn::progress::StepBody;
-use crate::turn::traits::Journal;
+use crate::turn::turn_loop::Journal;
 
 /// Writes each step into the store before the turn continues.
 pub struct StoreJournal<'a> {
@@ -102,29 +102,24 @@ impl<'a> StoreJournal<'a> {
 
 #[async_trait]
 impl Journal for StoreJournal<'_> {
-    async fn record(&self, step: &StepBody) {
-        self.append(Durability::Logged, step, Vec::new()).await;
-        if let StepBody::Response { response, .. } = step {
-            let point = if response.tool_calls.is_empty() { "final_response_committed" } else { "response_committed" };
-            crash::point(point, &response.text);
+    async fn record_with_effects(&self, step: &StepBody, effects: &[ToolEffect]) {
+        if let StepBody::ToolResult { name, .. } = step {
+            crash::point("tool_finished", name);
         }
-    }
-
-    async fn record_synced(&self, step: &StepBody) {
-        self.append(Durability::Synced, step, Vec::new()).await;
-        if let StepBody::ToolStarted { name, .. } = step {
-            crash::point("tool_started", name);
-        }
-    }
-
-    async fn record_result(&self, step: &StepBody, effects: &[ToolEffect]) {
-        let StepBody::ToolResult { name, .. } = step else { return self.record(step).await };
-        crash::point("tool_finished", name);
         let written: Vec<_> =
             effects.iter().filter_map(|effect| written_for(effect, self.turn, &self.session)).collect();
-        let durability = if written.is_empty() { Durability::Logged } else { Durability::Synced };
+        let must_sync = !written.is_empty() || matches!(step, StepBody::ToolStarted { .. });
+        let durability = if must_sync { Durability::Synced } else { Durability::Logged };
         self.append(durability, step, written.clone()).await;
-        crash::point("tool_result_committed", name);
+        match step {
+            StepBody::Response { response, .. } if response.tool_calls.is_empty() => {
+                crash::point("final_response_committed", &response.text);
+            }
+            StepBody::Response { response, .. } => crash::point("response_committed", &response.text),
+            StepBody::ToolStarted { name, .. } => crash::point("tool_started", name),
+            StepBody::ToolResult { name, .. } => crash::point("tool_result_committed", name),
+            _ => {}
+        }
         written.into_iter().for_each(|effect| effect.committed(self.bus));
     }
 

@@ -1,29 +1,30 @@
-//! The agent of a turn: which agent answers, and which settings of the turn it changes.
+//! The agent of a turn: which agent answers, which settings of the turn it changes, and which tools the turn has.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use daoyou_channels::Trust;
 
+use super::sub_agents::SPAWN;
 use crate::chat::ChatMessage;
-use crate::memory::{MemoryKind, Owner, RUNTIME_CONTEXT, sender_of, written};
+use crate::memory::{MemoryEntry, MemoryKind, Owner, RUNTIME_CONTEXT, list, recent_tasks, sender_of, written};
 use crate::origin::TurnOrigin;
 use crate::profiles::{
-    AgentDirectory, AgentOrchestrator, AgentProfile, BranchValues, ChosenAgent, DEFAULT_AGENT, MemoryScope,
-    PastMessage, PastTask, PromptValues, UserPreference,
+    AgentDirectory, AgentOrchestrator, AgentProfile, BranchValues, ChosenAgent, DEFAULT_AGENT, MEMORY_TOOLS,
+    MemoryScope, PastMessage, PastTask, PromptValues, UserPreference,
 };
 use crate::store::inbox::InboxRow;
-use crate::store::{Store, StoreError, memories};
+use crate::store::{Store, StoreError};
 use crate::text::{one_line, truncate};
-use crate::tools::AgentScope;
+use crate::tools::{AgentScope, ToolExecutor};
 use crate::turn::context::attachments;
 use crate::turn::context::conversation_context::{AgentContext, AgentMemory};
 use crate::turn::context::system_prompt::PromptAgent;
 use crate::turn::error::{ErrorCode, TurnError};
 
-/// The most rounds of earlier messages, the most tasks and the most preferences that a template receives.
+/// The most rounds of earlier messages and the most preferences that a template receives.
 const PAST_ROUNDS: usize = 3;
-const PAST_TASKS: u32 = 5;
 const PREFERENCES: u32 = 50;
 /// The most characters of each earlier message.
 const MAX_PAST: usize = 2_000;
@@ -196,24 +197,19 @@ impl TurnAgent {
         let (written, added) = text.split_at(at);
         let needs = |name: &str| prompt.needed().iter().any(|needed| needed == name);
         let owner = owners.first().filter(|owner| **owner != Owner::everyone());
-        let rows = |kind: MemoryKind, limit: u32| match owner {
-            Some(owner) => {
-                store.read_here(|connection| memories::current(connection, owner.as_str(), kind.as_str(), limit))
-            }
-            None => Ok(Vec::new()),
-        };
         let mut values =
             PromptValues { user_input: written.to_owned(), files: files.to_vec(), ..PromptValues::default() };
         if needs("conversation_history") {
             values.conversation_history = past_messages(history);
         }
-        if needs("user_preferences") {
-            let rows = rows(MemoryKind::Preference, PREFERENCES)?;
+        if let Some(owner) = owner.filter(|_| needs("user_preferences")) {
+            let entries = store.read_here(|connection| list(connection, owner, MemoryKind::Preference, PREFERENCES))?;
             values.user_preferences =
-                rows.into_iter().map(|row| UserPreference { key: row.name, value: row.text }).collect();
+                entries.into_iter().map(|entry| UserPreference { key: entry.name, value: entry.text }).collect();
         }
-        if needs("recent_tasks") {
-            values.recent_tasks = rows(MemoryKind::Task, PAST_TASKS)?.into_iter().map(past_task).collect();
+        if let Some(owner) = owner.filter(|_| needs("recent_tasks")) {
+            let tasks = store.read_here(|connection| recent_tasks(connection, owner))?;
+            values.recent_tasks = tasks.into_iter().map(past_task).collect();
         }
         Ok(prompt.render(&values).map(|rendered| format!("{rendered}{added}")))
     }
@@ -245,11 +241,89 @@ fn past_messages(history: &[ChatMessage]) -> Vec<PastMessage> {
     past.collect()
 }
 
-fn past_task(row: memories::MemoryRow) -> PastTask {
-    let detail: serde_json::Value = serde_json::from_str(&row.detail).unwrap_or_default();
+fn past_task(task: MemoryEntry) -> PastTask {
     PastTask {
-        input: row.text,
-        result: one_line(detail["result"].as_str().unwrap_or_default()),
-        success: detail["success"].as_bool().unwrap_or_default(),
+        input: task.text,
+        result: one_line(task.detail["result"].as_str().unwrap_or_default()),
+        success: task.detail["success"].as_bool().unwrap_or_default(),
+    }
+}
+
+/// All tools, from which each turn gets a selection.
+pub struct TurnTools {
+    pub all: Arc<ToolExecutor>,
+    /// The tools for each agent folder other than the workspace.
+    pub elsewhere: HashMap<PathBuf, Arc<ToolExecutor>>,
+    /// `agent.spawn.depth`.
+    pub spawn_depth: u32,
+}
+
+impl TurnTools {
+    /// Returns the tools of the turn of this message for its agent.
+    pub fn of_message(&self, row: &InboxRow, agent: &TurnAgent) -> Arc<ToolExecutor> {
+        let origin = TurnOrigin::parse(&row.origin);
+        let is_deep = origin.depth() >= self.spawn_depth;
+        // The tools of all agent folders are created at the start.
+        let elsewhere = agent.profile.workspace.as_ref().and_then(|path| self.elsewhere.get(path));
+        let mut tools = elsewhere.unwrap_or(&self.all).clone();
+        for listed in agent.all().filter_map(|agent| agent.tools.as_ref()).chain(&origin.settings.tools) {
+            tools = Arc::new(only(&tools, listed));
+        }
+        let is_withheld = |name: &str| {
+            is_deep && name == SPAWN
+                || agent.memory() == AgentMemory::None && MEMORY_TOOLS.contains(&name)
+                || agent.all().any(|agent| agent.withholds(name))
+        };
+        // A selection composes its specifications anew, so an agent without limits shares those of all turns.
+        let has_withheld = tools.registry().all().any(|(tool, _)| is_withheld(&tool.spec().name));
+        if has_withheld { Arc::new(tools.filtered(|name| !is_withheld(name))) } else { tools }
+    }
+}
+
+/// Returns the tools that `listed` names, by name or alias.
+fn only(tools: &ToolExecutor, listed: &[String]) -> ToolExecutor {
+    let names = listed.iter().filter_map(|name| Some(tools.registry().get(name)?.spec().name.clone()));
+    let names: Vec<_> = names.collect();
+    tools.filtered(|name| names.iter().any(|listed| listed == name)).offering_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use serde_json::json;
+
+    use super::*;
+    use crate::chat::ToolCall;
+    use crate::tools::ToolsConfig;
+    use crate::tools::testing::{ToolFixture, context};
+
+    #[tokio::test]
+    async fn a_turn_has_only_the_listed_tools_also_in_a_plan() {
+        let fixture = ToolFixture::new(&ToolsConfig::default());
+        std::fs::write(fixture.path("a.txt"), "one").unwrap();
+        let listed = ["READ_FILE", "parallel", "no_such"].map(str::to_owned);
+        let tools = only(&fixture.executor, &listed);
+        let names: Vec<_> = tools.specs(&BTreeSet::new()).iter().map(|spec| spec.name.clone()).collect();
+        assert_eq!(names, ["read_file", "parallel"]);
+        let plan = |tool: &str| json!({"calls": [{"tool": tool, "arguments": {"path": "a.txt"}}]});
+        for (name, arguments, expected) in [
+            ("read_file", json!({"path": "a.txt"}), "one"),
+            ("cat", json!({"path": "a.txt"}), "one"),
+            (
+                "exec",
+                json!({"command": "id"}),
+                "\"exec\" is not available in this turn. Available tools: read_file, parallel",
+            ),
+            ("shell", json!({"command": "id"}), "is not available in this turn"),
+            ("no_such", json!({}), "not found"),
+            ("parallel", plan("read_file"), "one"),
+            ("parallel", plan("list_dir"), "\"list_dir\" is not available in this turn"),
+        ] {
+            let call = ToolCall { id: "c".to_owned(), name: name.to_owned(), arguments: arguments.to_string() };
+            let rendered = tools.run(&call, &context()).await.result.render();
+            assert!(rendered.contains(expected), "{name} {arguments}: {rendered}");
+        }
+        assert!(only(&fixture.executor, &[]).specs(&BTreeSet::new()).is_empty());
     }
 }

@@ -7,9 +7,7 @@ use daoyou_channels::{ErrorInfo, SessionKey};
 use uuid::Uuid;
 
 use super::sub_agents::{self, AwaitingTurn};
-use crate::bus::{
-    EndedTurn, FollowUps, InboundSignal, MessageBus, NoticeKind, OutboundBody, OutboundDraft, OutboxSlot, metadata_of,
-};
+use crate::bus::{EndedTurn, FollowUps, InboundSignal, MessageBus, NoticeKind, OutboundDraft, OutboxSlot};
 use crate::chat::ChatMessage;
 use crate::guard::Taint;
 use crate::memory::learned::{FinishedTurn, as_preferences, task_of};
@@ -20,7 +18,7 @@ use crate::phrases::Phrases;
 use crate::session::commands::SessionChange;
 use crate::session::retry_scheduler::RetryScheduler;
 use crate::session::session_ownership::SessionMemoryUpdate;
-use crate::store::inbox::{self, InboxRow, InboxState};
+use crate::store::inbox::{self, InboxRow, MessageStatus};
 use crate::store::messages::SessionHead;
 use crate::store::outbox::InsertedOutbound;
 use crate::store::usage::{self, TokenCounts};
@@ -29,8 +27,7 @@ use crate::store::{
 };
 use crate::turn::context::conversation_context::AgentMemory;
 use crate::turn::context::private_memory;
-use crate::turn::progress::{ContextStep, TurnProgress, session_messages};
-use crate::turn::spending::{ModelSpending, Spending};
+use crate::turn::progress::{ContextStep, Spending, TurnProgress, session_messages};
 use crate::{crash, cron, memory};
 
 /// The messages that a turn adds to its session.
@@ -59,7 +56,7 @@ pub struct TurnEnd {
     /// The error code if the turn failed.
     pub error: Option<&'static str>,
     /// `Done`, or `Dead` if the message is given up.
-    pub state: InboxState,
+    pub state: MessageStatus,
     pub append: SessionAppend,
     pub change: SessionChange,
     /// The change of the session's memory, if the turn is added to the session.
@@ -132,7 +129,7 @@ impl TurnEnd {
         let make = || {
             let session = session.clone();
             move |connection: &Connection| {
-                inbox::finish(connection, turn, InboxState::Dead)?;
+                inbox::finish(connection, turn, MessageStatus::Dead)?;
                 Ok(!inbox::open_of_session(connection, &session, 1)?.is_empty())
             }
         };
@@ -166,7 +163,7 @@ impl TurnEnd {
             rows,
             reply: String::new(),
             error: None,
-            state: InboxState::Done,
+            state: MessageStatus::Done,
             append: SessionAppend::Nothing,
             change: SessionChange::None,
             memory_update: None,
@@ -179,7 +176,7 @@ impl TurnEnd {
 
     fn outcome(&self) -> TurnOutcome {
         match (self.state, self.error) {
-            (InboxState::Dead, _) => TurnOutcome::Dead,
+            (MessageStatus::Dead, _) => TurnOutcome::Dead,
             (_, None) => TurnOutcome::Done,
             (_, Some("stopped")) => TurnOutcome::Cancelled,
             (_, Some(code)) => TurnOutcome::Failed(code),
@@ -342,33 +339,17 @@ impl TurnEnd {
         if models.peek().is_none() && !self.model.is_empty() {
             return usage::add(connection, self.turn, session, &self.model, TokenCounts::default(), None);
         }
-        for (model, ModelSpending { usage: used, cost }) in models {
-            let tokens = TokenCounts {
-                turns: 1,
-                input: used.input_tokens,
-                output: used.output_tokens,
-                cached: used.cached_tokens,
-            };
-            let cost = cost.as_ref().map(|cost| (cost.currency.as_str(), cost.micros));
-            usage::add(connection, self.turn, session, model, tokens, cost)?;
+        for (model, spending) in models {
+            spending.write(connection, self.turn, session, model)?;
         }
         Ok(())
     }
 
     fn reply_draft(&self, last: &InboxRow, reply: &str) -> OutboundDraft {
-        OutboundDraft {
-            turn: self.turn,
-            slot: OutboxSlot::Reply,
-            channel: last.channel.clone(),
-            chat_id: last.chat_id.clone(),
-            body: OutboundBody {
-                in_reply_to: Some(last.id),
-                metadata: metadata_of(&last.metadata),
-                context: TurnOrigin::parse(&last.origin).reply,
-                error: self.error.map(|code| ErrorInfo { code: code.to_owned() }),
-                ..OutboundBody::new(reply.to_owned(), last.session.as_str().into())
-            },
-        }
+        let mut draft = OutboundDraft::to_sender(last, self.turn, OutboxSlot::Reply, reply.to_owned());
+        draft.body.in_reply_to = Some(last.id);
+        draft.body.error = self.error.map(|code| ErrorInfo { code: code.to_owned() });
+        draft
     }
 }
 
@@ -499,11 +480,7 @@ impl TurnLearning {
 }
 
 fn tools_of(messages: &[ChatMessage]) -> impl Iterator<Item = &str> {
-    let calls = messages.iter().flat_map(|message| match message {
-        ChatMessage::Assistant { tool_calls, .. } => tool_calls.as_slice(),
-        _ => &[],
-    });
-    calls.map(|call| call.name.as_str())
+    messages.iter().flat_map(ChatMessage::tool_calls).map(|call| call.name.as_str())
 }
 
 #[cfg(test)]
@@ -516,7 +493,7 @@ mod tests {
 
     use super::*;
     use crate::bus::{InboundDraft, testing};
-    use crate::cron::{CronConfig, CronSettings, JobNotices};
+    use crate::cron::{CronConfig, CronSettings};
     use crate::store::inbox::NewInboxRow;
     use crate::store::{Store, outbox};
     use crate::text::Language;
@@ -527,8 +504,8 @@ mod tests {
             channels: BTreeMap::new(),
             drain_timeout: Duration::ZERO,
             zone: TimeZone::UTC,
-            notices: JobNotices { paused: "", failed: "", unreachable: "", over_budget: "" },
-            owner: None,
+            phrases: Phrases::of(Language::En),
+            owner: Default::default(),
             trust: TrustLists::default(),
         }
     }

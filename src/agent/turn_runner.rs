@@ -17,7 +17,7 @@ use super::turn_end::{EndResult, SessionAppend, TurnEnd, TurnLearning};
 use super::turn_start::{RunningTurns, StartedTurn, TurnStarter, command_of};
 use crate::bus::MessageBus;
 use crate::chat::ChatMessage;
-use crate::consolidation::{Summarizer, SummarizerSettings};
+use crate::consolidation::Summarizer;
 use crate::cron;
 use crate::llm::{Models, costs_in_words};
 use crate::memory::{MemoryService, Owner};
@@ -27,18 +27,16 @@ use crate::phrases::Phrases;
 use crate::session::commands::{CommandHandler, CommandReply, ModelPrompt, SessionChange, SlashCommand};
 use crate::session::lanes::{ConcurrencyLimits, Isolation};
 use crate::session::session_ownership::{SessionMemoryUpdate, is_conversation, is_written};
-use crate::store::Connection;
-use crate::store::inbox::{InboxRow, InboxState};
+use crate::store::inbox::{InboxRow, MessageStatus};
 use crate::store::messages::Ownership;
-use crate::store::ownership;
+use crate::store::{Connection, ownership};
 use crate::turn::context::conversation_context::AgentMemory;
 use crate::turn::context::{attachments, user_message};
 use crate::turn::error::{ErrorCode, TurnError};
 use crate::turn::event_emitter::EventEmitter;
 use crate::turn::flight_recorder::FlightSlot;
 use crate::turn::progress::TurnProgress;
-use crate::turn::traits::TurnScope;
-use crate::turn::turn_loop::ConversationOutcome;
+use crate::turn::turn_loop::{ConversationOutcome, TurnScope};
 
 /// The channels on which nobody else reads what the owner is told.
 const PRIVATE_CHANNELS: [&str; 3] = ["cli", "page", "api"];
@@ -137,7 +135,12 @@ impl TurnRunner {
         let mut prompt = None;
         if let Some(command) = unanswered_command(last, &state.progress).filter(|_| damaged.is_none()) {
             let answered = started.cancel.run_until_cancelled(self.commands.answer(&command, last)).await;
-            match answered.ok_or_else(|| TurnError::new(ErrorCode::Stopped, "command"))?? {
+            // A command that did not run is no part of the conversation.
+            let Some(answered) = answered else {
+                let reply = TurnError::new(ErrorCode::Stopped, "command").user_text(self.phrases);
+                return Ok(MessageOutcome::Command(CommandReply::failed(reply, ErrorCode::Stopped.as_str())));
+            };
+            match answered? {
                 CommandReply { change: SessionChange::Ask(asked), .. } => prompt = Some(asked),
                 reply => return Ok(MessageOutcome::Command(reply)),
             }
@@ -183,9 +186,9 @@ impl TurnRunner {
             TurnEnd { memory_update: self.memory_update(started), ..TurnEnd::bare(*turn, rows.clone(), self.phrases) };
         let memory = state.agent.as_ref().map_or(AgentMemory::Shared, TurnAgent::memory);
         end.learning = TurnLearning::of(&self.memory, rows, memory);
-        if memory != AgentMemory::Shared {
-            // A consolidation would store facts about the person for all agents.
-            end.memory_update = end.memory_update.map(SessionMemoryUpdate::without_consolidation);
+        // A consolidation would store facts about the person for all agents.
+        if let Some(update) = end.memory_update.as_mut().filter(|_| memory != AgentMemory::Shared) {
+            update.consolidate_at = None;
         }
         end.model.clone_from(&state.model);
         let (reply, code) = match outcome {
@@ -209,7 +212,7 @@ impl TurnRunner {
         // A message that is given up adds nothing to the session. If it is revived, its turn runs as if the message had just
         // arrived.
         if code == Some(ErrorCode::Unavailable) {
-            return TurnEnd { state: InboxState::Dead, ..end };
+            return TurnEnd { state: MessageStatus::Dead, ..end };
         }
         let reason = code.map_or("not run: the turn had ended", ErrorCode::open_calls_reason);
         let context = state.progress.context.clone().map(Box::new);
@@ -234,7 +237,9 @@ impl TurnRunner {
             !is_shared && owner.is_none_or(|owner| owner == Owner::gateway().as_str())
         };
         let read = |connection: &Connection| ownership::of_session(connection, session.as_str());
-        rows.iter().all(is_own) && self.bus.store().read_here(read).is_ok_and(is_private)
+        let identities = &self.memory.settings.identities;
+        let is_read = identities.is_read_by_token(session.as_str(), Some(&Owner::gateway()));
+        !is_read && rows.iter().all(is_own) && self.bus.store().read_here(read).is_ok_and(is_private)
     }
 
     /// Returns the change that the end of a turn makes to the memory of its session.
@@ -252,7 +257,7 @@ impl TurnRunner {
         tracing::error!(%turn, "a message crashed the gateway each time it ran and is given up");
         let reply = self.phrases.poison.to_owned();
         let error = Some(ErrorCode::Poison.as_str());
-        let end = TurnEnd { reply, error, state: InboxState::Dead, ..TurnEnd::bare(turn, rows, self.phrases) };
+        let end = TurnEnd { reply, error, state: MessageStatus::Dead, ..TurnEnd::bare(turn, rows, self.phrases) };
         end.write(&self.bus, &self.cron_settings, &self.running.retries).await;
     }
 
@@ -267,12 +272,10 @@ impl TurnRunner {
             tokens: contexts.tokens.clone(),
             metrics: self.bus.metrics().clone(),
             phrases: self.phrases,
-            settings: SummarizerSettings {
-                model: contexts.settings.model.clone(),
-                context_tokens: contexts.settings.context_tokens,
-                temperature: *temperature,
-                max_tokens: contexts.settings.max_tokens,
-            },
+            model: contexts.settings.model.clone(),
+            context_tokens: contexts.settings.context_tokens,
+            temperature: *temperature,
+            max_tokens: contexts.settings.max_tokens,
         }
     }
 

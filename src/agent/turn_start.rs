@@ -1,6 +1,6 @@
 //! The start of a turn: one commit, before any work.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use daoyou_channels::{SessionKey, TurnSettings};
@@ -19,9 +19,10 @@ use crate::session::lanes::Isolation;
 use crate::session::resets::Resets;
 use crate::session::retry_scheduler::RetryScheduler;
 use crate::session::session_ownership;
-use crate::store::inbox::{self, InboxRow, InboxState};
+use crate::store::inbox::{self, InboxRow, MessageStatus};
+use crate::store::messages::SessionHead;
 use crate::store::turn_steps::{self, TurnStepRow};
-use crate::store::{Connection, Durability, Store, StoreError, meta};
+use crate::store::{Connection, Durability, Store, StoreError, meta, session_tools};
 use crate::tools::{AgentScope, ToolContext};
 use crate::turn::context::attachments;
 use crate::turn::context::user_message::least_trust;
@@ -65,6 +66,9 @@ pub struct StartedTurn {
     /// The last of these messages. Its chat gets the reply.
     pub last: InboxRow,
     pub steps: Vec<TurnStepRow>,
+    /// The session at the start of the turn, and the tools that `find_tools` has found in its conversation.
+    pub head: SessionHead,
+    pub found_tools: BTreeSet<String>,
     pub cancel: CancellationToken,
 }
 
@@ -141,13 +145,14 @@ impl TurnStarter {
                 if rows.iter().all(|row| command_of(row).is_none()) {
                     session_ownership::begin(connection, &key, &rows, &settings.identities)?;
                 }
+                let (head, found_tools) = session_tools::head_and_found(connection, &key)?;
                 // Registered inside the commit, so that a later `/stop` finds the turn here.
                 let cancel = CancellationToken::new();
                 if rows.iter().any(|row| row.cancel) {
                     cancel.cancel();
                 }
                 running.lock().insert(turn, cancel.clone());
-                Ok(Some(StartedTurn { turn, session: session.clone(), rows, last, steps, cancel }))
+                Ok(Some(StartedTurn { turn, session: session.clone(), rows, last, steps, head, found_tools, cancel }))
             })
             .await?;
         if let Some(started) = &started {
@@ -169,16 +174,16 @@ fn take_rows(
     let limit = if collect { COLLECT_LIMIT } else { 1 };
     let mut rows = inbox::open_of_session(connection, session, limit)?;
     let Some(first) = rows.first().cloned() else { return Ok(Default::default()) };
-    if first.state == InboxState::Waiting && !first.cancel && retries.must_wait(first.turn) {
+    if first.state == MessageStatus::Waiting && !first.cancel && retries.must_wait(first.turn) {
         return Ok(Default::default());
     }
     let mut own = inbox::of_turn(connection, first.turn)?;
     own.retain(InboxRow::is_open);
     let steps = turn_steps::of_turn(connection, first.turn)?;
-    if first.state != InboxState::Queued || own.len() > 1 || !steps.is_empty() {
+    if first.state != MessageStatus::Queued || own.len() > 1 || !steps.is_empty() {
         return Ok((own, steps));
     }
-    let joins = |row: &InboxRow| row.state == InboxState::Queued && !needs_own_turn(row) && is_alike(row, &first);
+    let joins = |row: &InboxRow| row.state == MessageStatus::Queued && !needs_own_turn(row) && is_alike(row, &first);
     let count = if needs_own_turn(&first) { 1 } else { 1 + rows.iter().skip(1).take_while(|row| joins(row)).count() };
     rows.truncate(count);
     Ok((rows, steps))
@@ -202,7 +207,7 @@ fn reset_if_due(
     resets: &Resets,
     zone: &TimeZone,
 ) -> Result<(), StoreError> {
-    let Some(first) = rows.first().filter(|row| row.state == InboxState::Queued) else { return Ok(()) };
+    let Some(first) = rows.first().filter(|row| row.state == MessageStatus::Queued) else { return Ok(()) };
     let is_said = command_of(first).is_none() && TurnOrigin::parse(&first.origin).note().is_none();
     if is_said && resets.apply(connection, &first.session, first.received_at, zone)? {
         tracing::info!(session = first.session, turn = %first.turn, "a new conversation begins automatically");

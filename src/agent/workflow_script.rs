@@ -9,7 +9,7 @@ use crate::memory::written;
 use crate::profiles::{CallEnd, CallResult, StepCall, Workflow, WorkflowNext, WorkflowStop, next_step};
 use crate::turn::error::{ErrorCode, TurnError};
 use crate::turn::progress::{CallFailure, ContextStep, TurnProgress};
-use crate::turn::traits::Script;
+use crate::turn::turn_loop::Script;
 
 const CHANGED: &str = "it was changed while this ran, and its steps may no longer fit what is done; ask again";
 

@@ -1,12 +1,11 @@
 //! The agent's own folder, and the template that fills it.
 
-use std::fs::DirBuilder;
+use std::fs::{self, DirBuilder, File};
 use std::io::{Error, ErrorKind, Result, Write};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use include_dir::{Dir, DirEntry, include_dir};
-use tempfile::NamedTempFile;
 
 static TEMPLATE: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/workspace");
 
@@ -29,16 +28,30 @@ const MARKER_TEXT: &str = "The template was written here once: what you delete s
 /// 0700, new files 0600.
 ///
 /// # Errors
-/// The first folder or file that cannot be created; the message names it.
+/// The first folder or file that cannot be created; the message names it, and the remedy for missing rights.
 pub fn prepare(dir: &Path) -> Result<Vec<PathBuf>> {
+    prepare_accessible(dir).map_err(|error| match error.kind() {
+        ErrorKind::PermissionDenied => Error::new(error.kind(), format!("{error}; chmod u+rwx {}", dir.display())),
+        _ => error,
+    })
+}
+
+fn prepare_accessible(dir: &Path) -> Result<Vec<PathBuf>> {
     make_dir(dir)?;
     let marker = dir.join(MARKER);
+    if exists(&marker)? {
+        return Ok(Vec::new());
+    }
+    // One process after the other: their drafts have the same names.
+    let lock = File::open(dir).map_err(|error| naming(dir, &error))?;
+    lock.lock().map_err(|error| naming(dir, &error))?;
     if exists(&marker)? {
         return Ok(Vec::new());
     }
     let mut written = Vec::new();
     fill(dir, &TEMPLATE, &mut written)?;
     write_new(&marker, MARKER_TEXT.as_bytes())?;
+    drop(lock);
     Ok(written)
 }
 
@@ -89,11 +102,18 @@ fn make_dir(path: &Path) -> Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(|error| naming(path, &error))
 }
 
-/// Writes a file under a temporary name and renames it once it is on disk. Returns false if another process has created a file of
-/// this name meanwhile, which stays.
+/// Writes a file as the draft `.NAME.new`, which is renamed once it is on disk. Returns false if somebody has created the file
+/// meanwhile, which stays.
 fn write_new(path: &Path, contents: &[u8]) -> Result<bool> {
+    let (folder, name) = (path.parent().unwrap_or(Path::new(".")), path.file_name().unwrap_or_default());
+    let draft = format!(".{}.new", name.to_string_lossy());
     let write = || {
-        let mut draft = NamedTempFile::new_in(path.parent().unwrap_or(Path::new(".")))?;
+        // The draft of an interrupted start.
+        match fs::remove_file(folder.join(&draft)) {
+            Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        let mut draft = tempfile::Builder::new().prefix(&draft).rand_bytes(0).tempfile_in(folder)?;
         draft.write_all(contents)?;
         draft.as_file().sync_all()?;
         match draft.persist_noclobber(path) {
@@ -111,7 +131,6 @@ fn naming(path: &Path, error: &Error) -> Error {
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
     use std::os::unix::fs::PermissionsExt;
 
     use super::*;
@@ -149,12 +168,14 @@ mod tests {
         let dir = home.path();
         fs::write(dir.join("AGENTS.md"), "mine").expect("writable");
         fs::write(dir.join("USER.md"), "").expect("writable");
+        fs::write(dir.join(".TOOLS.md.new"), "the draft of a start that was killed").expect("writable");
         fs::write(dir.join("skills"), "a file of mine").expect("writable");
         std::os::unix::fs::symlink("/nowhere/at/all", dir.join("SOUL.md")).expect("linkable");
         fs::set_permissions(dir, fs::Permissions::from_mode(0o750)).expect("ours");
 
         let written = prepare(dir).expect("it can be filled");
         assert_eq!(names(dir, &written), ["HEARTBEAT.md", "TOOLS.md"]);
+        assert!(!dir.join(".TOOLS.md.new").exists(), "drafts do not stay");
         assert_eq!(fs::read_to_string(dir.join("AGENTS.md")).expect("readable"), "mine");
         assert_eq!(fs::read_to_string(dir.join("USER.md")).expect("readable"), "");
         assert_eq!(fs::read_link(dir.join("SOUL.md")).expect("a link"), Path::new("/nowhere/at/all"));

@@ -8,7 +8,8 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags};
+use cap_std::fs::Dir;
+use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
 use super::manifest::{self, FIRST_ENTRY};
@@ -136,13 +137,8 @@ fn list_up_to(home: &OwnedFd, limit: usize) -> io::Result<HomeContents> {
 /// Opens a folder of the home without following a link; returns it with the sorted names of its entries.
 fn open_folder(home: &OwnedFd, path: &Path) -> io::Result<(OwnedFd, Vec<OsString>)> {
     let folder = open_beneath_on_any_mount(home, path, OFlags::RDONLY | OFlags::DIRECTORY)?;
-    let mut names = Vec::new();
-    for entry in Dir::read_from(&folder)? {
-        let name = OsString::from_vec(entry?.file_name().to_bytes().to_vec());
-        if name != "." && name != ".." {
-            names.push(name);
-        }
-    }
+    let entries = Dir::from_std_file(folder.try_clone()?.into()).entries()?;
+    let mut names = entries.map(|entry| Ok(entry?.file_name())).collect::<io::Result<Vec<_>>>()?;
     names.sort_unstable();
     Ok((folder, names))
 }

@@ -1,18 +1,19 @@
 //! `daoyou backup FILE`.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, BufWriter, Read, Seek, SeekFrom, Write};
+use std::io::{self, BufWriter, ErrorKind, Read, Seek, SeekFrom, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
 use rustix::fs::OFlags;
 use tar::{Builder, EntryType, Header};
 
 use super::contents::{self, HomeEntry};
 use super::manifest::{ArchivedFile, DATABASE, FIRST_ENTRY, FORMAT, HashingReader, MANIFEST, Manifest, ROOT};
 use crate::home::Home;
+use crate::store::StoreError;
 use crate::store::backup::{self, DatabaseFacts};
 
 /// The result of a backup.
@@ -37,7 +38,7 @@ struct TemporaryFile(PathBuf);
 impl Drop for TemporaryFile {
     fn drop(&mut self) {
         if let Err(error) = fs::remove_file(&self.0)
-            && error.kind() != io::ErrorKind::NotFound
+            && error.kind() != ErrorKind::NotFound
         {
             tracing::warn!(path = %self.0.display(), %error, "a temporary file could not be removed");
         }
@@ -54,11 +55,14 @@ pub fn create(home: &Home, file: &Path, overwrite: bool) -> anyhow::Result<Backu
         let name = file.file_name().unwrap_or_default().to_string_lossy();
         TemporaryFile(file.with_file_name(format!(".{name}.{}.{end}", std::process::id())))
     };
-    let (copy, draft) = (beside("db"), beside("tmp"));
-    let database = copy_database(home, &copy.0)?;
+    remove_drafts(&file);
+    let (draft, copy) = (beside("tmp"), beside("db"));
     let cannot = || format!("{} cannot be written", file.display());
-    let mut options = OpenOptions::new();
-    let archive = options.write(true).create_new(true).mode(0o600).open(&draft.0).with_context(cannot)?;
+    let archive = create_locked(&draft.0).with_context(cannot)?;
+    // The temporary files beside the archive need its disk as well.
+    let named =
+        |error: anyhow::Error| if is_target_full(&error) { anyhow!("{}: its disk is full", cannot()) } else { error };
+    let database = copy_database(home, &copy.0).map_err(named)?;
     let cannot_read = || format!("{} cannot be read", home.dir().display());
     let opened = OwnedFd::from(File::open(home.dir()).with_context(cannot_read)?);
     let mut contents = contents::list(&opened).with_context(cannot_read)?;
@@ -67,7 +71,7 @@ pub fn create(home: &Home, file: &Path, overwrite: bool) -> anyhow::Result<Backu
     contents.items.retain(|(path, _)| !own.contains(&path.file_name()));
     let copied = database.is_some().then_some(copy.0.as_path());
     let mut writer = ArchiveWriter::new(archive);
-    let files = writer.fill(&opened, contents.items, copied)?;
+    let files = writer.fill(&opened, contents.items, copied).map_err(named)?;
     let left_out = [contents.left_out, std::mem::take(&mut writer.left_out)].concat();
     let archive = writer.finish(database.clone()).with_context(cannot)?;
     archive.sync_all().with_context(cannot)?;
@@ -78,6 +82,58 @@ pub fn create(home: &Home, file: &Path, overwrite: bool) -> anyhow::Result<Backu
         File::open(folder).and_then(|folder| folder.sync_all()).with_context(cannot)?;
     }
     Ok(BackupSummary { files, size, database, left_out })
+}
+
+/// Returns true if a file beside the archive could not be written for lack of space.
+fn is_target_full(error: &anyhow::Error) -> bool {
+    error.chain().any(|cause| {
+        let is_full = |error: &io::Error| matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded);
+        cause.downcast_ref().is_some_and(is_full) || matches!(cause.downcast_ref(), Some(StoreError::CopyFull))
+    })
+}
+
+/// Removes the drafts of backups to `file` that were killed. A running backup holds the lock of its `.tmp` as long as it has a `.db`;
+/// the system ends the lock with the process, whose pid another process may have by then.
+fn remove_drafts(file: &Path) {
+    let (Some(folder), Some(name)) = (file.parent(), file.file_name()) else { return };
+    let prefix = format!(".{}.", name.to_string_lossy());
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let found = entry.file_name().to_string_lossy().into_owned();
+        let Some((pid, end)) = found.strip_prefix(&prefix).and_then(|rest| rest.split_once('.')) else { continue };
+        let is_draft = pid.parse::<u32>().is_ok() && ["tmp", "db", "db-journal"].contains(&end);
+        if !is_draft {
+            continue;
+        }
+        let Ok(_lock) = lock_draft(&folder.join(format!("{prefix}{pid}.tmp"))) else { continue };
+        if let Err(error) = fs::remove_file(entry.path())
+            && error.kind() != ErrorKind::NotFound
+        {
+            tracing::warn!(path = %entry.path().display(), %error, "the draft of a killed backup could not be removed");
+        }
+    }
+}
+
+/// Creates the file of a draft and locks it. Another backup may remove it before it is locked; it is then created anew.
+fn create_locked(draft: &Path) -> io::Result<File> {
+    loop {
+        let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(draft)?;
+        if let Err(error) = file.lock() {
+            tracing::debug!(%error, "the draft of the backup cannot be locked");
+        }
+        if file.metadata()?.nlink() > 0 {
+            return Ok(file);
+        }
+    }
+}
+
+/// Returns the locked draft if no process writes it, and `None` in it if there is no such file. The lock lasts until the file is
+/// closed, so that no process begins to write it meanwhile.
+fn lock_draft(draft: &Path) -> io::Result<Option<File>> {
+    match File::open(draft) {
+        Ok(file) => file.try_lock().map(|()| Some(file)).map_err(io::Error::from),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
 }
 
 /// Checks that the archive may be written to `file`; returns its absolute path.
@@ -135,7 +191,11 @@ fn copy_database(home: &Home, to: &Path) -> anyhow::Result<Option<DatabaseFacts>
     }
     // A running gateway has checked the database at its start.
     if let Ok(_lock) = home.lock_for_command() {
-        backup::check_source(&database)?;
+        match backup::check_source(&database) {
+            // It is only read then.
+            Err(error) if error.is_full() => {}
+            checked => checked?,
+        }
     }
     // Created here so that the file is private from the beginning; SQLite accepts an empty file.
     let mut options = OpenOptions::new();
@@ -295,6 +355,24 @@ mod tests {
             names.sort_unstable();
             assert_eq!(names, [FIRST_ENTRY, "home/config.toml", "home/daoyou.db", MANIFEST]);
         }
+    }
+
+    #[test]
+    fn the_drafts_of_killed_backups_are_removed_by_the_next_one_to_the_same_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let home = Home::open(Some(folder.path().join("home"))).unwrap();
+        let path = |name: &str| folder.path().join(name);
+        let (killed, other) = ([".b.tar.7.tmp", ".b.tar.7.db", ".b.tar.8.db", ".b.tar.9.tmp"], ".c.tar.7.tmp");
+        let (running, foreign) = ([".b.tar.6.tmp", ".b.tar.6.db"], ".b.tar.x.tmp");
+        for name in killed.iter().chain(&running).chain([&other, &foreign]) {
+            fs::write(path(name), "all secrets").unwrap();
+        }
+        let lock = File::open(path(running[0])).unwrap();
+        lock.try_lock().unwrap();
+        create(&home, &path("b.tar"), false).unwrap();
+        let mut names: Vec<_> = fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        names.sort_unstable();
+        assert_eq!(names, [running[1], running[0], foreign, other, "b.tar", "home"]);
     }
 
     #[tokio::test]

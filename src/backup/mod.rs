@@ -7,4 +7,4 @@ mod manifest;
 mod restore;
 
 pub use create::{BackupSummary, create};
-pub use restore::{RestoreSummary, restore};
+pub use restore::{RestoreSummary, interrupted_restores, restore};

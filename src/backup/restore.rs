@@ -21,6 +21,9 @@ const MANIFEST_LIMIT: u64 = 1 << 32;
 /// Files of the former gateway, besides the database itself.
 const RUNTIME_FILES: [&str; 4] = ["daoyou.db-wal", "daoyou.db-shm", "daoyou.flight", "daoyou.suspect"];
 
+/// The beginning of the name of a folder into which a restore unpacks; its pid follows.
+const STAGING: &str = "daoyou.restoring-";
+
 /// The error text for a file that `daoyou backup` did not write.
 const NO_BACKUP: &str = "it is not a backup of daoyou";
 
@@ -55,8 +58,10 @@ impl Drop for StagingFolder {
 /// The archive is incomplete, damaged, newer than this program, or no backup; nothing was changed then. Or the home cannot be
 /// written.
 pub fn restore(home: &Home, _lock: &HomeLock, file: &Path) -> anyhow::Result<RestoreSummary> {
-    remove_leftovers(home).with_context(|| format!("{} cannot be cleared", home.dir().display()))?;
-    let staging = StagingFolder(home.dir().join(format!("daoyou.restoring-{}", std::process::id())));
+    // The restore starts over.
+    let removed = staging_folders(home).and_then(|folders| folders.iter().try_for_each(fs::remove_dir_all));
+    removed.with_context(|| format!("{} cannot be cleared", home.dir().display()))?;
+    let staging = StagingFolder(home.dir().join(format!("{STAGING}{}", std::process::id())));
     DirBuilder::new()
         .mode(0o700)
         .create(&staging.0)
@@ -82,15 +87,22 @@ pub fn restore(home: &Home, _lock: &HomeLock, file: &Path) -> anyhow::Result<Res
     Ok(RestoreSummary { files: manifest.files.len(), created_at: manifest.created_at, kept, missing })
 }
 
-/// Removes the files that an interrupted restore has unpacked.
-fn remove_leftovers(home: &Home) -> io::Result<()> {
+/// Returns the folders of interrupted restores that changed nothing in the home. If a restore was interrupted while it exchanged the
+/// contents, these are still needed.
+pub fn interrupted_restores(home: &Home) -> Vec<PathBuf> {
+    if unfinished_marker(home).exists() { Vec::new() } else { staging_folders(home).unwrap_or_default() }
+}
+
+/// Returns the folders into which restores have unpacked files.
+fn staging_folders(home: &Home) -> io::Result<Vec<PathBuf>> {
+    let mut folders = Vec::new();
     for entry in fs::read_dir(home.dir())? {
         let entry = entry?;
-        if entry.file_name().to_string_lossy().starts_with("daoyou.restoring-") {
-            fs::remove_dir_all(entry.path())?;
+        if entry.file_name().to_string_lossy().starts_with(STAGING) {
+            folders.push(entry.path());
         }
     }
-    Ok(())
+    Ok(folders)
 }
 
 /// Returns the path of the marker file, which exists while a restore is incomplete.

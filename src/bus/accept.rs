@@ -1,20 +1,24 @@
-//! Accepts messages: writes the row first, then wakes the consumer.
+//! Accepts messages: writes the row first, then wakes the consumer. [`BusInbox`] is the interface for channels.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use async_trait::async_trait;
+use daoyou_channels::api::TurnReport;
 use daoyou_channels::{
-    AcceptExtras, Acceptance, ErrorInfo, InboundMessage, MessageState, MessageStatus, Refusal, Reply, SessionKey, Trust,
+    AcceptExtras, Acceptance, Cursor, ErrorInfo, InboundMessage, Inbox, MessageState, MessageStatus, Refusal, Reply,
+    SentMessage, SessionKey, StoredNote, Trust,
 };
+use jiff::Timestamp;
 use uuid::Uuid;
 
-use super::inbound::InboundDraft;
+use super::drafts::{InboundDraft, NoticeKind, OutboundBody, OutboundDraft, OutboxSlot, texts_of_turn};
 use super::message_bus::{BusSettings, CommandAnswer, ControlCommand, InboundSignal, MessageBus};
 use super::notices::{NoticeSettings, write_notice};
-use super::outbound::{NoticeKind, OutboundBody, OutboxSlot};
 use crate::crash;
-use crate::store::inbox::{self, InboxRow, InboxState, NewInboxRow};
+use crate::store::inbox::{self, InboxRow, NewInboxRow};
+use crate::store::usage::{self, UsageScope};
 use crate::store::{
     Connection, Durability, StoreError, cursors, messages, notes, outbox, processes, questions, spawns,
 };
@@ -42,7 +46,7 @@ impl MessageBus {
     ///
     /// # Errors
     /// The [`Refusal`] for the sender; nothing is stored then.
-    pub(super) async fn publish_inbound(
+    async fn publish_inbound(
         self: &Arc<Self>,
         message: InboundMessage,
         reply: Option<String>,
@@ -57,7 +61,7 @@ impl MessageBus {
             match &answer {
                 Ok(Acceptance::Accepted { .. }) => channel.accepted.increment(),
                 Ok(Acceptance::Duplicate { .. }) => channel.duplicates.increment(),
-                Err(refusal) => channel.refused.get(refusal_code(refusal)).increment(),
+                Err(refusal) => channel.refused.get(refusal.code()).increment(),
             }
             answer
         }));
@@ -116,7 +120,7 @@ impl MessageBus {
         let session = message.session_key();
         let current =
             self.store.read(move |connection| inbox::open_of_session(connection, session.as_str(), 1)).await?;
-        Ok(current.first().is_some_and(|row| row.state == InboxState::Waiting))
+        Ok(current.first().is_some_and(|row| row.state == MessageStatus::Waiting))
     }
 
     async fn enqueue(
@@ -127,7 +131,7 @@ impl MessageBus {
     ) -> Result<Acceptance, Refusal> {
         let draft = InboundDraft::new(message);
         let (id, message, session) = (draft.id, &draft.message, draft.message.session_key());
-        let row = draft.row(InboxState::Queued)?;
+        let row = draft.row(MessageStatus::Queued)?;
         let reserved = self.capacity.reserve(settings.capacities, &message.channel, &session);
         let may_answer = !settings.commands.is_command(message);
         if let Err(refusal) = &reserved {
@@ -192,7 +196,7 @@ impl MessageBus {
     }
 
     /// Wakes `channel`, if there is one, for a notice to the owner.
-    pub(super) fn wake_for_notice(&self, channel: Option<String>) {
+    fn wake_for_notice(&self, channel: Option<String>) {
         if let Some(channel) = channel {
             self.outbound_written(&channel, 1);
         }
@@ -211,7 +215,7 @@ impl MessageBus {
             return self.find_duplicate(&message).await?.ok_or(refusal);
         }
         let draft = InboundDraft::new(message.clone());
-        let (id, session, row) = (draft.id, message.session_key(), draft.row(InboxState::Done)?);
+        let (id, session, row) = (draft.id, message.session_key(), draft.row(MessageStatus::Done)?);
         let (commands, notices) = (settings.commands.clone(), self.notice_settings_in(settings));
         let answer = move |connection: &Connection| {
             if !inbox::insert(connection, &row)? {
@@ -316,13 +320,12 @@ fn insert_message(
         false => None,
     };
     // A sender with less trust than the asked person may only use that person's name, and must not answer.
-    let rank = |trust: &str| Trust::parse(trust).rank();
-    let question = question.filter(|question| rank(row.trust) >= rank(&question.trust));
+    let question = question.filter(|question| Trust::parse(row.trust) >= Trust::parse(&question.trust));
     if question.is_none() && !has_capacity {
         return Ok(InsertedMessage::NoCapacity);
     }
     if question.is_some() {
-        row.state = InboxState::Done;
+        row.state = MessageStatus::Done;
     }
     if !inbox::insert(connection, &row)? {
         return Ok(InsertedMessage::Known);
@@ -334,7 +337,7 @@ fn insert_message(
 
 /// Writes `extras` within the caller's commit. `notices` says where notices for the owner go. Returns the channel that has to
 /// deliver such a notice, if one was written.
-pub(super) fn write_extras(
+fn write_extras(
     connection: &Connection,
     extras: &AcceptExtras,
     notices: Option<&NoticeSettings>,
@@ -358,14 +361,8 @@ pub(super) fn write_extras(
 }
 
 /// Returns the state of a row as channels see it.
-pub(super) fn message_state(connection: &Connection, row: InboxRow) -> Result<MessageState, StoreError> {
-    let status = match row.state {
-        InboxState::Queued => MessageStatus::Queued,
-        InboxState::Running => MessageStatus::Running,
-        InboxState::Waiting => MessageStatus::Waiting,
-        InboxState::Done => MessageStatus::Done,
-        InboxState::Dead => MessageStatus::Dead,
-    };
+fn message_state(connection: &Connection, row: InboxRow) -> Result<MessageState, StoreError> {
+    let status = row.state;
     let reply = match status {
         MessageStatus::Done | MessageStatus::Dead => outbox::reply(connection, row.turn)?,
         _ => None,
@@ -384,7 +381,9 @@ pub(super) fn message_state(connection: &Connection, row: InboxRow) -> Result<Me
         let notices = outbox::of_turn(connection, row.turn)?.into_iter().filter(|found| is_wait(&found.slot));
         let newest = notices.max_by_key(|found| found.seq);
         awaits_approval = newest.as_ref().is_some_and(|found| OutboxSlot::is_approval(&found.slot));
-        notice = body(newest)?;
+        // A turn that waited for a model before, and waits for sub-agents now, keeps the notice of that wait.
+        let is_current = awaits_approval || inbox::waits_for_model(connection, row.id)?;
+        notice = body(newest.filter(|_| is_current))?;
         if let Some(asked) = questions::pending(connection, &row.session)?.filter(|asked| asked.turn == row.turn) {
             let slot = OutboxSlot::Question { id: asked.id }.to_column();
             question = body(outbox::find_slot(connection, row.turn, &slot)?)?;
@@ -418,19 +417,6 @@ fn append_remark(reply: String, unread: Option<String>) -> String {
     }
 }
 
-/// Returns the stable code of a refusal.
-fn refusal_code(refusal: &Refusal) -> &'static str {
-    match refusal {
-        Refusal::SessionFull { .. } => "session_full",
-        Refusal::InboxFull { .. } => "inbox_full",
-        Refusal::OutboxFull { .. } => "outbox_full",
-        Refusal::Draining { .. } => "draining",
-        Refusal::Busy { .. } => "busy",
-        Refusal::Store { .. } => "store",
-        Refusal::Invalid(_) => "invalid",
-    }
-}
-
 /// Refuses a message because the store cannot be read or written; the sender may retry after 5 s.
 impl From<StoreError> for Refusal {
     fn from(error: StoreError) -> Self {
@@ -438,95 +424,135 @@ impl From<StoreError> for Refusal {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use std::collections::HashSet;
+/// The inbox that channels see, backed by the bus.
+#[derive(Clone)]
+pub struct BusInbox(pub Arc<MessageBus>);
 
-    use proptest::prelude::*;
-
-    use daoyou_channels::{Cursor, Inbox, Note};
-
-    use super::*;
-    use crate::bus::BusInbox;
-    use crate::bus::testing::bus;
-    use crate::store::Store;
-
-    proptest! {
-        #![proptest_config(ProptestConfig::with_cases(16))]
-        /// Messages that arrive several times, in any order and concurrently, are accepted once for each `(channel, external id)`.
-        #[test]
-        fn the_same_message_is_accepted_once(sent in prop::collection::vec((0u8..2, 0u8..6), 1..40)) {
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-            let folder = tempfile::tempdir().unwrap();
-            let distinct: HashSet<_> = sent.iter().copied().collect();
-            let (first, ids) = runtime.block_on(async {
-                let bus = bus(Store::open(&folder.path().join("daoyou.db")).unwrap(), 100);
-                let accepts = sent.iter().map(|(channel, id)| {
-                    let mut message = InboundMessage::text(&format!("c{channel}"), "chat", "ann", Trust::Known, "hi");
-                    message.external_id = Some(format!("id{id}"));
-                    let bus = bus.clone();
-                    async move { bus.publish_inbound(message, None, AcceptExtras::default()).await }
-                });
-                let answers = futures_util::future::join_all(accepts).await;
-                let answers: Vec<_> = answers.into_iter().map(Result::unwrap).collect();
-                let first = answers.iter().filter(|answer| matches!(answer, Acceptance::Accepted { .. })).count();
-                let ids: HashSet<_> = answers.iter().map(Acceptance::id).collect();
-                assert_eq!(bus.depths().0, ids.len(), "places are given back");
-                bus.store().close().await;
-                (first, ids.len())
-            });
-            prop_assert_eq!((first, ids), (distinct.len(), distinct.len()));
+impl BusInbox {
+    /// Writes a message of the owner to another chat into the outbox, if the bus accepts messages and the channel has capacity.
+    ///
+    /// # Errors
+    /// The [`Refusal`]; nothing is stored then.
+    pub async fn send_for_owner(&self, draft: OutboundDraft) -> Result<Uuid, Refusal> {
+        let settings = self.0.settings.get();
+        let retry_after = settings.drain_timeout;
+        if self.0.draining.load(Ordering::SeqCst) {
+            return Err(Refusal::Draining { retry_after });
         }
+        self.0.check_disk()?;
+        self.0.capacity.check_channel(settings.capacities, &draft.channel)?;
+        Ok(self.0.publish_outbound(draft).await?)
     }
 
-    /// The notes of a duplicate describe another request. Only its cursor counts, so that it is not read again.
-    #[tokio::test]
-    async fn the_notes_of_a_message_are_those_of_its_first_copy() {
-        let folder = tempfile::tempdir().unwrap();
-        let inbox = BusInbox(bus(Store::open(&folder.path().join("daoyou.db")).unwrap(), 100));
-        for is_answered in [false, true] {
-            let id = format!("id-{is_answered}");
-            let copies = (0..8).map(|copy| {
-                let (inbox, id) = (inbox.clone(), id.clone());
-                async move {
-                    let mut message = InboundMessage::text("c", "chat", "ann", Trust::Known, copy.to_string());
-                    message.external_id = Some(id.clone());
-                    let note = Note { channel: "c".to_owned(), kind: "body", key: id.clone(), value: copy.to_string() };
-                    let cursor = Cursor { channel: "c".to_owned(), source: format!("{id}-{copy}"), position: id };
-                    let extras = AcceptExtras { cursor: Some(cursor), notes: vec![note], notice: None };
-                    match is_answered {
-                        true => inbox.answer(message, "ok".to_owned(), extras).await,
-                        false => inbox.accept(message, extras).await,
-                    }
-                }
-            });
-            let answers = futures_util::future::join_all(copies).await;
-            let is_first = |answer: &Result<Acceptance, Refusal>| matches!(answer, Ok(Acceptance::Accepted { .. }));
-            let first: Vec<_> = (0..8).filter(|copy| is_first(&answers[*copy])).map(|copy| copy.to_string()).collect();
-            let noted = inbox.note("c", "body", &id).await.unwrap().unwrap().value;
-            assert_eq!(first, [noted], "{answers:?}");
-            for copy in 0..8 {
-                assert!(inbox.cursor("c", &format!("{id}-{copy}")).await.unwrap().is_some(), "{copy}");
-            }
-        }
-        inbox.0.store().close().await;
-    }
-
-    #[test]
-    fn each_sender_has_a_session_of_their_own() {
-        for (channel, chat, sender, own, expected) in [
-            ("webhook:in", "group", "ann", None, "webhook:in:group:ann"),
-            ("webhook:in", "group", "bob", None, "webhook:in:group:bob"),
-            ("webhook:in", "group:ann", "c", None, "webhook:in:group:ann:c"),
-            ("webhook:in", "group", "ann:c", None, "webhook:in:group:ann%3Ac"),
-            ("webhook:in", "group", "ann", Some("webhook:in:ops"), "webhook:in:ops"),
-            ("webhook:in", "default", "webhook:in", None, "webhook:in:default"),
-            ("cli", "direct", "owner", None, "cli:direct"),
-        ] {
-            let mut message = InboundMessage::text(channel, chat, sender, Trust::Known, "hello");
-            message.session = own.map(SessionKey::from);
-            assign_sender_session(&mut message);
-            assert_eq!(message.session_key().as_str(), expected);
-        }
+    /// Returns the usage of a message's turn, and the texts that the turn sent to this chat before its reply.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    pub async fn report(&self, message: Uuid, channel: &str, chat_id: &str) -> Result<TurnReport, Refusal> {
+        let (channel, chat_id) = (channel.to_owned(), chat_id.to_owned());
+        let read = move |connection: &Connection| {
+            let Some(row) = inbox::find(connection, message)? else { return Ok(TurnReport::default()) };
+            let used = usage::total(connection, UsageScope::Turn(row.turn))?.tokens;
+            Ok(TurnReport {
+                messages: texts_of_turn(connection, row.turn, &channel, &chat_id)?,
+                input_tokens: used.input,
+                output_tokens: used.output,
+                cached_tokens: used.cached,
+            })
+        };
+        Ok(self.0.store.read(read).await?)
     }
 }
+
+#[async_trait]
+impl Inbox for BusInbox {
+    async fn accept(&self, message: InboundMessage, extras: AcceptExtras) -> Result<Acceptance, Refusal> {
+        self.0.publish_inbound(message, None, extras).await
+    }
+
+    async fn answer(
+        &self,
+        message: InboundMessage,
+        reply: String,
+        extras: AcceptExtras,
+    ) -> Result<Acceptance, Refusal> {
+        self.0.publish_inbound(message, Some(reply), extras).await
+    }
+
+    async fn skip(&self, extras: AcceptExtras, reason: &str) -> Result<(), Refusal> {
+        let reason = reason.to_owned();
+        let notices = self.0.notice_settings();
+        let write = move |connection: &Connection| {
+            let notified = write_extras(connection, &extras, notices.as_ref())?;
+            if let Some(Cursor { channel, source, position }) = &extras.cursor {
+                cursors::skip(connection, channel, source, position, &reason)?;
+            }
+            Ok(notified)
+        };
+        let notified = self.0.store.write(Durability::Synced, write).await?;
+        self.0.wake_for_notice(notified);
+        Ok(())
+    }
+
+    async fn note(&self, channel: &str, kind: &str, key: &str) -> Result<Option<StoredNote>, Refusal> {
+        let (channel, kind, key) = (channel.to_owned(), kind.to_owned(), key.to_owned());
+        let found = self.0.store.read(move |connection| notes::get(connection, &channel, &kind, &key)).await?;
+        Ok(found.map(|(value, at)| StoredNote { value, at: Timestamp::from_millisecond(at).unwrap_or_default() }))
+    }
+
+    async fn sent(&self, channel: &str, id: Uuid) -> Result<Option<SentMessage>, Refusal> {
+        let found = self.0.store.read(move |connection| outbox::find(connection, id)).await?;
+        let row = found.filter(|row| row.channel == channel && row.state == "sent");
+        Ok(row.map(|row| SentMessage { is_notice: OutboxSlot::is_notice(&row.slot), chat_id: row.chat_id }))
+    }
+
+    async fn cursor(&self, channel: &str, source: &str) -> Result<Option<Cursor>, Refusal> {
+        let (channel, source) = (channel.to_owned(), source.to_owned());
+        let read = move |connection: &Connection| {
+            let position = cursors::get(connection, &channel, &source)?;
+            Ok(position.map(|position| Cursor { channel, source, position }))
+        };
+        Ok(self.0.store.read(read).await?)
+    }
+
+    async fn state(&self, channel: &str, id: &str) -> Result<Option<MessageState>, Refusal> {
+        let (channel, id) = (channel.to_owned(), id.to_owned());
+        let read = move |connection: &Connection| {
+            let by_id = match id.parse() {
+                Ok(uuid) => inbox::find(connection, uuid)?.filter(|row| row.channel == channel),
+                Err(_) => None,
+            };
+            let row = match by_id {
+                Some(row) => Some(row),
+                None => inbox::find_external(connection, &channel, &id)?,
+            };
+            row.map(|row| message_state(connection, row)).transpose()
+        };
+        Ok(self.0.store.read(read).await?)
+    }
+
+    async fn wait(&self, id: Uuid, limit: Duration) -> Result<Option<MessageState>, Refusal> {
+        let mut waiter = self.0.waiters.register(id);
+        let read = || self.0.store.read(move |connection| find_message_state(connection, id));
+        let state = read().await?;
+        let is_open = |state: &MessageState| !matches!(state.status, MessageStatus::Done | MessageStatus::Dead);
+        if !state.as_ref().is_some_and(is_open) {
+            return Ok(state);
+        }
+        // The store has the state, whether the message ended or the timeout came first.
+        let _ = tokio::time::timeout(limit, waiter.ended()).await;
+        Ok(read().await?)
+    }
+}
+
+/// Returns the state of the message with this id.
+///
+/// # Errors
+/// The store cannot be read.
+pub fn find_message_state(connection: &Connection, id: Uuid) -> Result<Option<MessageState>, StoreError> {
+    inbox::find(connection, id)?.map(|row| message_state(connection, row)).transpose()
+}
+
+#[cfg(test)]
+#[path = "accept_tests.rs"]
+mod tests;

@@ -13,7 +13,7 @@ use crate::store::{Connection, StoreError, meta};
 pub enum ChannelState {
     Starting,
     Running,
-    /// The channel failed and will be restarted.
+    /// The channel does not receive, or not from everywhere, or cannot send. It is restarted, or tries again itself.
     Failed {
         error: String,
     },
@@ -66,12 +66,24 @@ pub struct ServiceFault {
     /// The service has answered since a message began to wait because of the fault.
     #[serde(default)]
     has_answered: bool,
+    /// Only the owner can end the fault: a refused key, or an empty account.
+    #[serde(default)]
+    must_act: bool,
+    /// The time of the last failure, in UTC milliseconds.
+    #[serde(default)]
+    last: i64,
+    /// The time of the last notice of this process, even if it went only to the log, in UTC milliseconds.
+    #[serde(skip)]
+    noticed: Option<i64>,
 }
 
+/// A service that has answered, and fails again within this time of its last failure, is still in the same outage. In milliseconds.
+const SAME_OUTAGE: i64 = 10 * 60_000;
+
 impl ServiceFault {
-    /// Creates a fault that begins at `since`, in UTC milliseconds, and is not reported yet.
-    pub fn new(code: &str, message: String, since: i64) -> Self {
-        Self { code: code.to_owned(), message, since, ..Self::default() }
+    /// Creates a fault that begins at `since`, in UTC milliseconds, and is not reported yet. `must_act`: only the owner can end it.
+    pub fn new(code: &str, message: String, since: i64, must_act: bool) -> Self {
+        Self { code: code.to_owned(), message, since, must_act, last: since, ..Self::default() }
     }
 }
 
@@ -82,22 +94,29 @@ pub struct ServiceHealth(Mutex<BTreeMap<String, ServiceFault>>);
 
 impl ServiceHealth {
     /// Records the fault of a service. `is_retry` is true if the failed message waited before. Returns true if the owner needs a
-    /// notice: the fault is new, or the fault has changed and the owner must act (`must_act`), or no earlier notice reached the
-    /// owner. If the service has answered meanwhile, a message that waits for the first time makes the fault new; a retry of a
-    /// message does not.
-    pub fn record_fault(&self, provider: &str, fault: ServiceFault, must_act: bool, is_retry: bool) -> bool {
+    /// notice: the fault is new, or the fault has changed and the owner must act, or no notice reached the owner for
+    /// [`SAME_OUTAGE`]. If the service has answered meanwhile, a message that waits for the first time makes the fault new after
+    /// that time; a retry of a message does not. While the owner must act, another fault does not hide the reason.
+    pub fn record_fault(&self, provider: &str, fault: ServiceFault, is_retry: bool) -> bool {
         let mut faults = self.0.lock();
-        match faults.get_mut(provider) {
-            Some(known) => {
-                let has_answered = known.has_answered && is_retry;
-                let is_news = (must_act && known.code != fault.code) || (known.has_answered && !is_retry);
-                let (since, is_reported) =
-                    if is_news { (fault.since, false) } else { (known.since, known.is_reported) };
-                *known = ServiceFault { since, is_reported, has_answered, ..fault };
-                !is_reported
+        let is_later = |at: i64| fault.since.abs_diff(at) >= SAME_OUTAGE.unsigned_abs();
+        let known = match faults.get_mut(provider) {
+            Some(known) if known.must_act && !known.is_over && !fault.must_act => {
+                known.last = fault.last;
+                return false;
             }
-            None => faults.insert(provider.to_owned(), fault).is_none(),
-        }
+            Some(known) => known,
+            None => faults.entry(provider.to_owned()).or_insert_with(|| fault.clone()),
+        };
+        let has_answered = known.has_answered && is_retry;
+        let is_changed = fault.must_act && known.code != fault.code;
+        let is_news = is_changed || (known.has_answered && !is_retry && is_later(known.last));
+        let (since, is_reported, noticed) =
+            if is_news { (fault.since, false, None) } else { (known.since, known.is_reported, known.noticed) };
+        let must_notify = !is_reported && noticed.is_none_or(is_later);
+        let noticed = if must_notify { Some(fault.since) } else { noticed };
+        *known = ServiceFault { since, is_reported, has_answered, noticed, ..fault };
+        must_notify
     }
 
     /// Records that a notice of the fault reached the owner.
@@ -184,33 +203,42 @@ mod tests {
     #[test]
     fn a_service_fault_is_reported_once_after_a_notice_reached_the_owner() {
         let services = ServiceHealth::default();
-        let fault = |code: &str| ServiceFault::new(code, "HTTP 401".to_owned(), 7);
-        assert!(services.record_fault("p", fault("llm_unreachable"), false, false));
-        assert!(services.record_fault("p", fault("llm_unreachable"), false, false), "it went to the log alone");
+        let fail = |code: &str, at| {
+            services.record_fault("p", ServiceFault::new(code, "HTTP 401".to_owned(), at, code == "llm_auth"), false)
+        };
+        assert!(fail("llm_unreachable", 7) && !fail("llm_unreachable", 8));
+        assert!(fail("llm_unreachable", 7 + SAME_OUTAGE), "it went to the log alone");
         services.mark_reported("p");
         services.mark_reported("q");
-        assert!(!services.record_fault("p", fault("llm_unreachable"), false, false) && services.all().len() == 1);
-        assert!(services.record_fault("p", fault("llm_auth"), true, false), "now there is something to do");
+        assert!(!fail("llm_unreachable", 9 + 2 * SAME_OUTAGE) && services.all().len() == 1);
+        assert!(fail("llm_auth", 10 + 2 * SAME_OUTAGE), "now there is something to do");
         services.mark_reported("p");
-        assert!(!services.record_fault("p", fault("llm_auth"), true, false));
+        assert!(!fail("llm_auth", 11 + 2 * SAME_OUTAGE));
+        // A call that began before fails for another reason.
+        assert!(!fail("llm_server_error", 12 + 2 * SAME_OUTAGE) && services.all()["p"].code == "llm_auth");
+        assert!(!fail("llm_auth", 13 + 2 * SAME_OUTAGE));
     }
 
-    /// The service answers others and rejects one message again and again.
+    /// The service answers others and rejects one message again and again, or answers now and then.
     #[test]
-    fn the_retries_of_a_message_are_no_new_fault_after_the_service_has_answered_others() {
+    fn an_answer_between_two_failures_does_not_end_an_outage() {
         let services = ServiceHealth::default();
-        let fail = |is_retry| {
-            let fault = ServiceFault::new("llm_server_error", "HTTP 500".to_owned(), 7);
-            services.record_fault("p", fault, false, is_retry)
+        let fail = |is_retry, at| {
+            let fault = ServiceFault::new("llm_server_error", "HTTP 500".to_owned(), at, false);
+            services.record_fault("p", fault, is_retry)
         };
-        assert!(fail(false));
+        assert!(fail(false, 0));
         services.mark_reported("p");
-        for _ in 0..3 {
+        for at in [1, SAME_OUTAGE, 3 * SAME_OUTAGE] {
             assert!(services.record_answer("p") && !services.record_answer("p") && services.all().is_empty());
-            assert!(!fail(true) && services.all().len() == 1);
+            assert!(!fail(true, at) && services.all().len() == 1);
         }
-        assert!(fail(false), "the service fails for another message too");
+        for at in [1, 2, SAME_OUTAGE].map(|at| at + 3 * SAME_OUTAGE) {
+            assert!(services.record_answer("p") && !fail(false, at), "{at}: the service has too many requests");
+        }
+        assert!(services.record_answer("p") && fail(false, 5 * SAME_OUTAGE), "a new outage");
         services.mark_reported("p");
-        assert!(!fail(false) && !fail(true) && services.clear_all() && services.is_empty());
+        assert!(!fail(false, 5 * SAME_OUTAGE) && !fail(true, 7 * SAME_OUTAGE) && services.clear_all());
+        assert!(services.is_empty());
     }
 }

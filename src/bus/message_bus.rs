@@ -5,28 +5,26 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
-use async_channel::{Receiver, Sender, TrySendError};
+use async_channel::{Receiver, Sender};
 use async_trait::async_trait;
 use daoyou_channels::{InboundMessage, Refusal, SessionKey};
 use parking_lot::Mutex;
 use uuid::Uuid;
 
 use super::capacity::{Capacities, CapacityTracker, check_reserve};
+use super::drafts::{NoticeKind, OutboundDraft, OutboxSlot, mark_cancelled};
 use super::events::EventHub;
 use super::health::{ServiceHealth, stored_faults};
 use super::notices::{
     DeadLetter, NoticeSettings, NoticeThrottle, REFUSED_KEY, forget_refusal, is_refusal_news, record_refusal,
     reported_refusals, write_notice,
 };
-use super::outbound::{NoticeKind, OutboundDraft, OutboxSlot};
-use super::waiters::Waiters;
+use super::wake_ups::{Waiters, WakeQueue};
 use crate::live::LivePart;
 use crate::metrics::Metrics;
 use crate::phrases::fill;
-use crate::store::inbox;
 use crate::store::processes::ProcessRow;
-use crate::store::{Connection, Durability, Store, StoreError, losses, outbox};
-use crate::store::{approvals, now_ms, questions};
+use crate::store::{Connection, Durability, Store, StoreError, approvals, inbox, losses, now_ms, outbox, questions};
 
 /// A signal to the consumer of inbound messages.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -150,44 +148,6 @@ const TURN_ENDS: usize = 4_096;
 /// The channel and the chat for notices on the page.
 const PAGE_NOTICES: [&str; 2] = ["page", "notices"];
 
-/// The most waiting signals in each direction. All slots are allocated at once.
-const WAKE_UPS: usize = 1_024;
-
-/// A bounded queue of signals. An overflow makes the consumer read all rows, so no signal is lost for good.
-pub(super) struct WakeQueue<T> {
-    send: Sender<T>,
-    receive: Receiver<T>,
-    overflowed: AtomicBool,
-}
-
-impl<T> WakeQueue<T> {
-    fn new() -> Self {
-        let (send, receive) = async_channel::bounded(WAKE_UPS);
-        Self { send, receive, overflowed: AtomicBool::new(false) }
-    }
-
-    pub(super) fn wake(&self, item: T) {
-        if let Err(TrySendError::Full(item)) = self.send.try_send(item) {
-            self.overflowed.store(true, Ordering::SeqCst);
-            // The consumer may have emptied the queue before it could see the flag: then the queue has room now, and the item wakes
-            // the consumer. If the queue is still full, its items wake the consumer.
-            let _ = self.send.try_send(item);
-        }
-    }
-
-    /// Returns the next signal, or `None` for an overflow.
-    async fn next(&self) -> Option<T> {
-        if self.receive.is_empty() && self.overflowed.swap(false, Ordering::SeqCst) {
-            return None;
-        }
-        // The bus itself holds the sender, so the channel stays open while this runs.
-        match self.receive.recv().await {
-            Ok(item) => Some(item),
-            Err(_) => std::future::pending().await,
-        }
-    }
-}
-
 impl MessageBus {
     /// Creates the bus of `store`.
     pub fn new(store: Store, settings: LivePart<BusSettings>, metrics: Arc<Metrics>) -> Self {
@@ -283,6 +243,33 @@ impl MessageBus {
     /// Waits for the next inbound signal. Only the single consumer calls it.
     pub async fn consume_inbound(&self) -> InboundSignal {
         self.inbound.next().await.unwrap_or(InboundSignal::Rescan)
+    }
+
+    /// Counts inbox rows that the caller committed, and wakes the consumer.
+    pub fn inbound_written(&self, session: SessionKey, messages: usize) {
+        self.capacity.add(&session, messages);
+        self.signal(InboundSignal::Work(session));
+    }
+
+    /// Stops the turn of an accepted message as `/stop` does, with its sub-agents and its question. A message whose turn has not
+    /// started ends without a turn. Returns false if the message has already ended.
+    ///
+    /// # Errors
+    /// The store cannot be read or written.
+    pub async fn cancel_message(&self, id: Uuid) -> Result<bool, StoreError> {
+        let cancelled = self.store.write(Durability::Synced, move |connection| mark_cancelled(connection, id)).await?;
+        let is_open = !cancelled.is_empty();
+        self.stop_turns(cancelled);
+        Ok(is_open)
+    }
+
+    /// Makes the consumer stop these turns. The caller has marked their rows.
+    pub fn stop_turns(&self, cancelled: Vec<(Uuid, String)>) {
+        for (turn, session) in cancelled {
+            tracing::info!(%session, %turn, "asked to stop");
+            self.signal(InboundSignal::Cancel(turn));
+            self.signal(InboundSignal::Work(session.into()));
+        }
     }
 
     /// Writes a message into the outbox in its own commit, and wakes the consumer.
@@ -498,8 +485,9 @@ impl MessageBus {
         }
     }
 
-    /// Does the same as [`Self::expire_requests`] after a delay. After a restart, the periodic work does it instead.
-    pub fn expire_requests_after(self: &Arc<Self>, after: Duration) {
+    /// Does the same as [`Self::expire_requests`] at a time, in UTC milliseconds. After a restart, the periodic work does it instead.
+    pub fn expire_requests_at(self: &Arc<Self>, at: i64) {
+        let after = Duration::from_millis(u64::try_from(at - now_ms()).unwrap_or(0));
         let bus = self.clone();
         tokio::spawn(async move {
             tokio::time::sleep(after).await;
@@ -527,7 +515,7 @@ impl MessageBus {
 
     /// Makes the consumer read all rows again after a read failed.
     pub fn request_rescan(&self) {
-        self.inbound.overflowed.store(true, Ordering::SeqCst);
+        self.inbound.overflow();
     }
 
     /// Wakes all waiters to read the current state, because no more turns run.

@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use super::outbound::{OutboundBody, OutboundDraft, OutboxSlot};
+use super::drafts::{OutboundBody, OutboundDraft, OutboxSlot};
 use crate::store::{Connection, StoreError, meta, now_ms};
 
 /// The time during which the same cause on the same channel yields no second notice.

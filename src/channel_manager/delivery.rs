@@ -1,4 +1,4 @@
-//! One attempt to deliver one message: `pending → sending → sent`, or another outcome.
+//! Delivers the messages of one channel.
 
 use std::any::Any;
 use std::panic::AssertUnwindSafe;
@@ -8,8 +8,12 @@ use std::time::Duration;
 use daoyou_channels::{Channel, OutboundMessage, Receipt, Resend, SendError};
 use futures_util::FutureExt;
 use parking_lot::Mutex;
+use tokio::sync::Notify;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
+use super::queue::ChatQueues;
 use crate::bus::{ChannelHealth, ChannelState, DeadLetter, MessageBus, message_of};
 use crate::crash;
 use crate::metrics::DeliveryOutcome;
@@ -17,8 +21,210 @@ use crate::store::outbox::{self, PendingDelivery};
 use crate::store::{Connection, Durability, StoreError, now_ms};
 use crate::text::panic_message;
 
+/// The most messages of one channel in flight, each for a different chat.
+const MAX_IN_FLIGHT: usize = 32;
+
+/// The number of rows that one read returns.
+const BATCH: u32 = 1_000;
+
+/// The wait before the outbox is read again after a failure.
+const READ_RETRY: Duration = Duration::from_secs(1);
+
+/// The longest sleep, which is also the interval at which the clock is checked for jumps.
+const CLOCK_CHECK: Duration = Duration::from_secs(60);
+
+/// The queue of one channel, and the task that delivers it.
+pub struct DeliveryWorker {
+    channel: Arc<dyn Channel>,
+    bus: Arc<MessageBus>,
+    waker: Arc<Notify>,
+    queues: ChatQueues,
+    /// The `seq` of the last row that was read.
+    read_up_to: i64,
+    /// The number of times that the other side has returned.
+    presences: u64,
+    in_flight: JoinSet<FinishedAttempt>,
+    sending: Arc<SendingHealth>,
+    /// A message waits for its next attempt, or did so recently.
+    has_failed: bool,
+}
+
+/// The attempt of a message that was in flight.
+struct FinishedAttempt {
+    pending: PendingDelivery,
+    next: NextStep,
+    /// The value of [`DeliveryWorker::presences`] when the message was sent.
+    presences: u64,
+}
+
+impl DeliveryWorker {
+    /// Creates a worker, which reads the outbox whenever `waker` is notified.
+    pub fn new(
+        channel: Arc<dyn Channel>,
+        bus: Arc<MessageBus>,
+        waker: Arc<Notify>,
+        health: Arc<ChannelHealth>,
+    ) -> Self {
+        Self {
+            channel,
+            bus,
+            waker,
+            queues: ChatQueues::default(),
+            read_up_to: 0,
+            presences: 0,
+            in_flight: JoinSet::new(),
+            sending: Arc::new(SendingHealth::new(health)),
+            has_failed: false,
+        }
+    }
+
+    /// Delivers until `flush`, then delivers the messages that are due at that moment, and ends.
+    pub async fn run(mut self, flush: CancellationToken) {
+        let channel = self.channel.clone();
+        let mut present = channel.present();
+        // The clock may have jumped back since the last check.
+        let mut clock = tokio::time::interval(CLOCK_CHECK);
+        // The end of a delivery adds nothing to the outbox, so the outbox is not read again then.
+        let mut is_read = false;
+        loop {
+            // Looked at once: a flush that begins after this line still ends the wait below.
+            let is_flushing = flush.is_cancelled();
+            match if is_read { Ok(()) } else { self.read_outbox().await } {
+                Ok(()) => is_read = true,
+                Err(error) => {
+                    tracing::error!(channel = self.channel.name(), %error, "the outbox could not be read");
+                    // During the flush there is no further try: the rows stay for the next start. Messages in flight still end.
+                    is_read = is_flushing;
+                }
+            }
+            self.send_due();
+            if is_flushing && self.in_flight.is_empty() {
+                return;
+            }
+            let wait = if is_read { self.until_next() } else { READ_RETRY };
+            tokio::select! {
+                () = self.waker.notified() => {
+                    is_read = false;
+                    if self.has_failed {
+                        self.make_due();
+                    }
+                }
+                Some(ended) = self.in_flight.join_next() => self.finish(ended),
+                () = tokio::time::sleep(wait) => is_read = false,
+                _ = clock.tick() => {
+                    is_read = false;
+                    self.queues.cap_due_times(now_ms() + millis(self.longest_wait()));
+                    self.has_failed &= self.queues.next_at().is_some();
+                }
+                () = &mut present => {
+                    is_read = false;
+                    self.presences += 1;
+                    self.queues.present();
+                    present = channel.present();
+                }
+                () = flush.cancelled(), if !is_flushing => is_read = false,
+            }
+        }
+    }
+
+    async fn read_outbox(&mut self) -> Result<(), StoreError> {
+        loop {
+            let (channel, after) = (self.channel.name().to_owned(), self.read_up_to);
+            let store = self.bus.store();
+            let rows = store.read_here(|connection| outbox::pending_after(connection, &channel, after, BATCH))?;
+            let count = rows.len();
+            for row in rows {
+                self.has_failed |= row.next_at > now_ms();
+                self.read_up_to = row.seq;
+                self.queues.push(row);
+            }
+            if count < usize::try_from(BATCH).unwrap_or(usize::MAX) {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Makes the messages due that the owner wants delivered at once.
+    fn make_due(&mut self) {
+        let name = self.channel.name().to_owned();
+        match self.bus.store().read_here(|connection| outbox::made_due(connection, &name)) {
+            Ok(requested) if requested.is_empty() => {}
+            Ok(requested) => {
+                self.channel.release();
+                self.queues.make_due(&requested);
+            }
+            Err(error) => tracing::error!(channel = name, %error, "the outbox could not be read"),
+        }
+    }
+
+    fn send_due(&mut self) {
+        let now = now_ms();
+        while self.in_flight.len() < MAX_IN_FLIGHT
+            && let Some(pending) = self.queues.take_due(now)
+        {
+            let (channel, bus, presences) = (self.channel.clone(), self.bus.clone(), self.presences);
+            let sending = self.sending.clone();
+            self.in_flight.spawn(async move {
+                let attempt = deliver(channel.as_ref(), &bus, &sending, &pending);
+                let next = match AssertUnwindSafe(attempt).catch_unwind().await {
+                    Ok(Ok(next)) => next,
+                    Ok(Err(error)) => {
+                        tracing::error!(channel = channel.name(), id = %pending.id, %error, "a delivery could not be recorded");
+                        match error.is_permanent() {
+                            true => NextStep::Ended,
+                            false => NextStep::Retry { tries: pending.tries, at: now_ms() + 1_000 },
+                        }
+                    }
+                    // The row keeps its state, and the next start delivers or recovers it. Its chat continues.
+                    Err(panic) => {
+                        let reason = describe_panic(panic.as_ref());
+                        tracing::error!(channel = channel.name(), id = %pending.id, reason, "a delivery panicked");
+                        NextStep::Dropped
+                    }
+                };
+                if matches!(next, NextStep::Ended) {
+                    bus.outbound_ended(channel.name());
+                }
+                FinishedAttempt { pending, next, presences }
+            });
+        }
+    }
+
+    fn finish(&mut self, ended: Result<FinishedAttempt, tokio::task::JoinError>) {
+        let FinishedAttempt { pending, next, presences } = match ended {
+            Ok(ended) => ended,
+            Err(error) => {
+                tracing::error!(channel = self.channel.name(), %error, "a delivery did not end");
+                return;
+            }
+        };
+        match next {
+            NextStep::Ended | NextStep::Dropped => self.queues.finished(&pending.chat_id),
+            NextStep::Retry { tries, at } => {
+                self.has_failed = true;
+                self.queues.retry(PendingDelivery { tries, next_at: at, ..pending });
+            }
+            // A screen that connected in the meantime has not seen the message.
+            NextStep::Away if presences != self.presences => self.queues.retry(pending),
+            NextStep::Away => self.queues.away(pending),
+        }
+    }
+
+    fn until_next(&self) -> Duration {
+        let Some(at) = self.queues.next_at().filter(|_| self.in_flight.len() < MAX_IN_FLIGHT) else {
+            return CLOCK_CHECK;
+        };
+        let wait = u64::try_from(at - now_ms()).unwrap_or(0);
+        Duration::from_millis(wait).min(CLOCK_CHECK)
+    }
+
+    fn longest_wait(&self) -> Duration {
+        self.channel.retry().longest() * 2
+    }
+}
+
 /// The next step for a message after an attempt.
-pub(super) enum NextStep {
+enum NextStep {
     Ended,
     /// The message leaves the queue and is not counted: another task has removed and counted it, or its attempt panicked.
     Dropped,
@@ -31,14 +237,14 @@ pub(super) enum NextStep {
 
 /// Tracks whether a channel can send at all, from the results of its deliveries. Sets the channel's state and notifies the owner
 /// once.
-pub(super) struct SendingHealth {
+struct SendingHealth {
     health: Arc<ChannelHealth>,
     /// The current failure state, and the state that it replaced.
     shown: Mutex<Option<(ChannelState, ChannelState)>>,
 }
 
 impl SendingHealth {
-    pub fn new(health: Arc<ChannelHealth>) -> Self {
+    fn new(health: Arc<ChannelHealth>) -> Self {
         Self { health, shown: Mutex::default() }
     }
 
@@ -67,18 +273,14 @@ impl SendingHealth {
 }
 
 /// Claims a message and makes one attempt: `pending → sending → …`.
-pub(super) async fn deliver(
+async fn deliver(
     channel: &dyn Channel,
     bus: &MessageBus,
     sending: &SendingHealth,
     pending: &PendingDelivery,
 ) -> Result<NextStep, StoreError> {
     let id = pending.id;
-    let resend = match channel.resend() {
-        Resend::SameId => "same_id",
-        Resend::Again => "again",
-        Resend::Never => "never",
-    };
+    let resend: &'static str = channel.resend().into();
     let claimed =
         bus.store().write(Durability::Synced, move |connection| outbox::claim(connection, id, resend)).await?;
     let Some(row) = claimed else { return Ok(NextStep::Dropped) };
@@ -238,3 +440,7 @@ fn jitter(id: Uuid) -> f64 {
 pub(super) fn millis(duration: Duration) -> i64 {
     i64::try_from(duration.as_millis()).unwrap_or(i64::MAX / 2)
 }
+
+#[cfg(test)]
+#[path = "delivery_tests.rs"]
+pub(super) mod tests;

@@ -14,8 +14,7 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::delivery::{describe_panic, millis};
-use super::delivery_worker::DeliveryWorker;
+use super::delivery::{DeliveryWorker, describe_panic, millis};
 use crate::bus::{ChannelHealth, ChannelState, MessageBus};
 use crate::metrics::DeliveryOutcome;
 use crate::store::{Connection, Durability, StoreError, outbox};
@@ -172,6 +171,12 @@ async fn supervise_receiving(channel: Arc<dyn Channel>, context: ChannelContext,
                     started.store(true, Ordering::SeqCst);
                     health.set(&name, ChannelState::Running);
                     tracing::info!(channel = name, "channel started");
+                })
+            },
+            impaired: {
+                let (health, name) = (health.clone(), name.clone());
+                Arc::new(move |reason: Option<String>| {
+                    health.set(&name, reason.map_or(ChannelState::Running, |error| ChannelState::Failed { error }));
                 })
             },
             ..context.clone()

@@ -10,7 +10,7 @@ use tokio::sync::watch;
 
 use super::*;
 use crate::bus::testing::bus;
-use crate::channel_manager::delivery_worker::tests::draft;
+use crate::channel_manager::delivery::tests::draft;
 use crate::store::Store;
 
 /// Panics at its first start and at its worker's first wait for the other side; works from then on. The chat "new" rejects every
@@ -80,8 +80,13 @@ async fn a_panic_is_a_failure_as_any_other() {
     let health = Arc::new(ChannelHealth::default());
     let inbox = ScriptedInbox::new(|_| ScriptedAnswer::Hold);
     let shutdown = CancellationToken::new();
-    let context =
-        ChannelContext { inbox: inbox.clone(), events: inbox, shutdown: shutdown.clone(), started: Arc::new(|| {}) };
+    let context = ChannelContext {
+        inbox: inbox.clone(),
+        events: inbox,
+        shutdown: shutdown.clone(),
+        started: Arc::new(|| {}),
+        impaired: Arc::new(|_| {}),
+    };
     let flush = CancellationToken::new();
     let receiving = tokio::spawn(supervise_receiving(channel.clone(), context, health.clone()));
     let waker = Arc::new(Notify::new());

@@ -2,7 +2,6 @@
 //! channel does not delay the others.
 
 mod delivery;
-mod delivery_worker;
 mod manager;
 mod queue;
 

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
+use serde::Serialize;
 
 use super::output::Output;
 use super::sessions::session_key;
@@ -75,8 +76,9 @@ pub struct CronJob {
     pub output: Output,
 }
 
-/// `daoyou cron add`.
-#[derive(Clone, Debug, Args)]
+/// `daoyou cron add`: the fields of a job. The command serializes them as they are, so the names of the Rust fields are the keys
+/// of the JSON that the API accepts: a field that is renamed needs `#[serde(rename)]`.
+#[derive(Clone, Debug, Args, Serialize)]
 #[command(group = clap::ArgGroup::new("schedule").required(true).args(["at", "every", "cron"]))]
 #[command(group = clap::ArgGroup::new("task").required(true).args(["prompt", "message"]))]
 pub struct CronAdd {
@@ -108,8 +110,8 @@ pub struct CronAdd {
     #[arg(long)]
     pub channel: Option<String>,
     /// The chat on that channel
-    #[arg(long, value_name = "ID")]
-    pub chat: Option<String>,
+    #[arg(long = "chat", value_name = "ID")]
+    pub chat_id: Option<String>,
     /// The conversation of the prompt [default: the job's own, which begins anew with each run]
     #[arg(long, value_name = "KEY", value_parser = session_key)]
     pub session: Option<String>,
@@ -135,5 +137,44 @@ pub struct CronAdd {
     #[arg(long, conflicts_with_all = ["every", "cron"])]
     pub keep: bool,
     #[command(flatten)]
+    #[serde(skip)]
     pub output: Output,
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::{Command, FromArgMatches};
+
+    use super::*;
+
+    #[test]
+    fn the_fields_of_a_job_have_the_keys_of_the_api() {
+        let command = CronAdd::augment_args(Command::new("add"));
+        let matches = command.get_matches_from(["add", "--message", "tea", "--every", "2h", "--chat", "1"]);
+        let fields = serde_json::to_value(CronAdd::from_arg_matches(&matches).unwrap()).unwrap();
+        let mut keys: Vec<_> = fields.as_object().unwrap().keys().map(String::as_str).collect();
+        keys.sort_unstable();
+        let expected = [
+            "agent",
+            "anchor",
+            "at",
+            "channel",
+            "chat_id",
+            "cron",
+            "deliver",
+            "every",
+            "jitter",
+            "keep",
+            "message",
+            "misfire",
+            "model",
+            "name",
+            "prompt",
+            "session",
+            "stale_after",
+            "tz",
+        ];
+        assert_eq!(keys, expected);
+        assert_eq!(fields["chat_id"], "1");
+    }
 }

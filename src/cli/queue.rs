@@ -21,6 +21,9 @@ pub enum QueueCommand {
                             daoyou queue retry --all\n  daoyou queue retry --outcome failed")]
     Retry(RetryArgs),
     /// Give up a message or a delivery
+    ///
+    /// A message that waits for a model service, an approval or an answer ends as `/stop` would end it: its sender gets the
+    /// reply of a stopped message.
     #[command(after_help = "Example:\n  daoyou queue drop 019a2b3c-4d5e-5f60-8a9b-0c1d2e3f4a5b")]
     Drop(QueueItem),
 }

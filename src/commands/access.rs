@@ -11,12 +11,9 @@ use super::environment::CommandEnvironment;
 use super::output::print_note;
 use super::translation::tr_fill;
 use crate::control::{ControlClient, ToRequest};
-use crate::gateway;
+use crate::gateway::{self, OfflineRequest};
 use crate::home::{Home, HomeLock, LockError};
-use crate::query::{
-    GatewayQuery, JobChange, JobQuery, ManualToolRun, MemoryChange, MemoryQuery, ProbeScope, StoreChange, StoreQuery,
-    TokenChange,
-};
+use crate::query::{GatewayQuery, ManualToolRun, ProbeScope};
 
 /// The number and the interval of probes of a gateway that is starting or stopping.
 const PROBES: u32 = 100;
@@ -54,14 +51,6 @@ impl GatewayAccess {
         Self::find_with(home, Home::lock_for_command, patience).await
     }
 
-    /// Does the same as [`Self::find`] for a chat, which holds the home until its user leaves: no process waits for that.
-    ///
-    /// # Errors
-    /// Those of [`Self::find`].
-    pub async fn find_for_chat(home: &Home) -> anyhow::Result<Self> {
-        Self::find_with(home, Home::lock, COMMAND_PATIENCE).await
-    }
-
     /// Does the same as [`Self::find`] for a command that only reads: the home need not be writable.
     ///
     /// # Errors
@@ -70,7 +59,11 @@ impl GatewayAccess {
         Self::find_with(home, Home::lock_to_read, COMMAND_PATIENCE).await
     }
 
-    async fn find_with(
+    /// Does the same as [`Self::find_within`], with another function that takes the lock.
+    ///
+    /// # Errors
+    /// Those of [`Self::find`].
+    pub async fn find_with(
         home: &Home,
         lock: fn(&Home) -> Result<HomeLock, LockError>,
         patience: Duration,
@@ -114,7 +107,7 @@ pub fn print_wait(pid: u32, home: &Home) {
         "daoyou: waiting for another daoyou command (pid {}), which uses {}",
         "daoyou: 正在等待另一个 daoyou 命令（进程 {}）结束，它正在使用 {}",
     );
-    print_note(tr_fill(en, zh, &[&pid.to_string(), &home.dir().display().to_string()]));
+    print_note(tr_fill(en, zh, &[&pid, &home.dir().display()]));
 }
 
 /// Returns the client of the running gateway; `None` if nothing answers on the control socket, and the home is free or used by a
@@ -133,34 +126,43 @@ pub async fn find_gateway(home: &Home) -> anyhow::Result<Option<ControlClient>> 
     }
 }
 
-/// Returns the running gateway's answer to a query or change, or the result of `offline` if none is running.
-async fn answer<Query: ToRequest>(
-    query: Query,
-    access: GatewayAccess,
-    offline: impl AsyncFnOnce(&HomeLock, Query) -> anyhow::Result<Value>,
+/// Returns the answer to a query or change: that of the running gateway, or that of the store if none is running.
+///
+/// # Errors
+/// The subject does not exist, the change is invalid, the configuration is needed without a gateway and invalid, or the store cannot
+/// be read or written.
+pub async fn answer_request<Request: ToRequest + OfflineRequest>(
+    request: Request,
+    environment: &CommandEnvironment,
 ) -> anyhow::Result<Value> {
-    match access {
-        GatewayAccess::Running(client) => client.send(query.request()).await,
-        GatewayAccess::Offline(lock) => offline(&lock, query).await,
-    }
+    Ok(answer_request_with_source(request, environment).await?.value)
 }
 
-/// Answers a query about sessions, turns or the queue.
-///
-/// # Errors
-/// The subject does not exist, or the store cannot be read.
-pub async fn read_store(query: StoreQuery, home: &Home) -> anyhow::Result<Value> {
-    let access = GatewayAccess::find_to_read(home).await?;
-    answer(query, access, async |lock, query| gateway::read_store(home, lock, query).await).await
+/// The answer to a query or change.
+pub struct RequestAnswer {
+    pub value: Value,
+    /// A gateway is running, and gave the answer.
+    pub is_running: bool,
 }
 
-/// Makes a change to sessions, turns or the queue.
+/// Does the same as [`answer_request`], and reports whether a gateway is running.
 ///
 /// # Errors
-/// The subject does not exist, or the store cannot be written.
-pub async fn change_store(change: StoreChange, home: &Home) -> anyhow::Result<Value> {
-    let access = GatewayAccess::find(home).await?;
-    answer(change, access, async |lock, change| gateway::change_store(home, lock, change).await).await
+/// Those of [`answer_request`].
+pub async fn answer_request_with_source<Request: ToRequest + OfflineRequest>(
+    request: Request,
+    environment: &CommandEnvironment,
+) -> anyhow::Result<RequestAnswer> {
+    let home = &environment.home;
+    let access = match Request::ONLY_READS {
+        true => GatewayAccess::find_to_read(home).await?,
+        false => GatewayAccess::find(home).await?,
+    };
+    let (value, is_running) = match access {
+        GatewayAccess::Running(client) => (client.send(request.request()).await?, true),
+        GatewayAccess::Offline(lock) => (request.answer(home, &lock, environment.without_secrets()).await?, false),
+    };
+    Ok(RequestAnswer { value, is_running })
 }
 
 /// Lists the named tokens.
@@ -172,59 +174,6 @@ pub async fn list_tokens(home: &Home) -> anyhow::Result<Value> {
         GatewayAccess::Running(client) => client.get("/api/tokens").await,
         GatewayAccess::Offline(lock) => gateway::list_tokens(home, &lock).await,
     }
-}
-
-/// Adds or revokes a named token.
-///
-/// # Errors
-/// The change is invalid, or the store cannot be written.
-pub async fn change_tokens(change: TokenChange, home: &Home) -> anyhow::Result<Value> {
-    let access = GatewayAccess::find(home).await?;
-    answer(change, access, async |lock, change| gateway::change_tokens(home, lock, change).await).await
-}
-
-/// Answers a query about jobs.
-///
-/// # Errors
-/// The job does not exist, or the store cannot be read.
-pub async fn read_jobs(query: JobQuery, environment: &CommandEnvironment) -> anyhow::Result<Value> {
-    let home = &environment.home;
-    let offline = async |lock: &_, query| gateway::read_jobs(home, lock, environment.without_secrets()?, query).await;
-    answer(query, GatewayAccess::find_to_read(home).await?, offline).await
-}
-
-/// Makes a change to jobs; returns the result, and true if a gateway is running, which applies the change at once.
-///
-/// # Errors
-/// The change is invalid, or the store cannot be written.
-pub async fn change_jobs(change: JobChange, environment: &CommandEnvironment) -> anyhow::Result<(Value, bool)> {
-    match GatewayAccess::find(&environment.home).await? {
-        GatewayAccess::Running(client) => Ok((client.send(change.request()).await?, true)),
-        GatewayAccess::Offline(lock) => {
-            Ok((gateway::change_jobs(&environment.home, &lock, environment.without_secrets()?, change).await?, false))
-        }
-    }
-}
-
-/// Answers a query about memories.
-///
-/// # Errors
-/// The memory does not exist, or the store cannot be read.
-pub async fn read_memory(query: MemoryQuery, environment: &CommandEnvironment) -> anyhow::Result<Value> {
-    let home = &environment.home;
-    let offline = async |lock: &_, query| gateway::read_memory(home, lock, environment.without_secrets()?, query).await;
-    answer(query, GatewayAccess::find_to_read(home).await?, offline).await
-}
-
-/// Makes a change to memories.
-///
-/// # Errors
-/// The change is invalid, or the store cannot be written.
-pub async fn change_memory(change: MemoryChange, environment: &CommandEnvironment) -> anyhow::Result<Value> {
-    let home = &environment.home;
-    let offline =
-        async |lock: &_, change| gateway::change_memory(home, lock, environment.without_secrets()?, change).await;
-    answer(change, GatewayAccess::find(home).await?, offline).await
 }
 
 /// Answers a query about the running gateway, or about the gateway that this home would have.

@@ -12,7 +12,7 @@ use daoyou_channels::{AcceptExtras, InboundMessage, Inbox, MessageState, Message
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use super::access::{COMMAND_PATIENCE, GatewayAccess, read_store};
+use super::access::{COMMAND_PATIENCE, GatewayAccess, answer_request};
 use super::environment::{CommandEnvironment, watch_signals};
 use super::files::read_text;
 use super::output::{CleanJson, tr};
@@ -86,12 +86,8 @@ pub async fn run(args: &AgentArgs, environment: &CommandEnvironment) -> anyhow::
                 Err(error) if tries >= TRIES => return Err(error.into()),
                 Err(Refusal::Busy { reason, retry_after }) if !pending.is_late() => {
                     if pending.id.is_none() {
-                        let seconds = retry_after.as_secs().to_string();
-                        output::print_note(tr_fill(
-                            "{} (sent again after {} s)",
-                            "{}（{} 秒后重新发送）",
-                            &[&reason, &seconds],
-                        ));
+                        let (en, zh) = ("{} (sent again after {} s)", "{}（{} 秒后重新发送）");
+                        output::print_note(tr_fill(en, zh, &[&reason, &retry_after.as_secs()]));
                     }
                     pending.pause(&client, retry_after).await;
                 }
@@ -131,8 +127,9 @@ async fn print_reply(
     let Some(reply) = state.reply else {
         bail!(tr("the message ended without a reply", "处理已结束，没有回复"))
     };
+    let exit = if reply.error.is_some() { CommandExit::Failed } else { CommandExit::Ok };
     let mut out = output::stdout();
-    if args.output.json {
+    let printed = if args.output.json {
         let error = reply.error.as_ref().map(|error| json!({ "code": error.code }));
         let used = match usage {
             Some(used) => used,
@@ -147,11 +144,11 @@ async fn print_reply(
             // Null if no price is known.
             "cost": used["cost"], "costs": used["costs"],
         });
-        writeln!(out, "{}", CleanJson(&answer))?;
+        writeln!(out, "{}", CleanJson(&answer))
     } else {
-        writeln!(out, "{}", reply.content.trim_end())?;
-    }
-    Ok(if reply.error.is_some() { CommandExit::Failed } else { CommandExit::Ok })
+        writeln!(out, "{}", reply.content.trim_end())
+    };
+    Ok(CommandExit::of_output(printed.map(|()| exit))?)
 }
 
 /// Creates the message. Its reply is fetched by the message's id and not shown on a terminal.
@@ -169,7 +166,7 @@ fn one_shot(content: &str, session: Option<&str>) -> InboundMessage {
 /// Returns the tokens and the cost of a turn; null if they cannot be read soon, because the reply does not wait for them. A slash
 /// command has no turn and no usage.
 async fn usage_of_turn(turn: Uuid, environment: &CommandEnvironment) -> Value {
-    match in_time(read_store(StoreQuery::Turn(turn.to_string()), &environment.home)).await {
+    match in_time(answer_request(StoreQuery::Turn(turn.to_string()), environment)).await {
         Ok(turns) => turns["used"].clone(),
         Err(error) => {
             tracing::warn!(%error, "the tokens and the cost of the turn cannot be read");
@@ -186,17 +183,17 @@ async fn in_time<T>(read: impl Future<Output = anyhow::Result<T>>) -> anyhow::Re
 /// Prints the agent's question; the next message is the answer.
 fn report_question(args: &AgentArgs, id: Uuid, session: &SessionKey, question: &str) -> anyhow::Result<CommandExit> {
     let mut out = output::stdout();
-    if args.output.json {
+    let printed = if args.output.json {
         let asked = json!({ "id": id, "session": session, "reply": null, "question": question, "error": null });
-        writeln!(out, "{}", CleanJson(&asked))?;
+        writeln!(out, "{}", CleanJson(&asked))
     } else {
-        writeln!(out, "{}", question.trim_end())?;
-    }
+        writeln!(out, "{}", question.trim_end())
+    };
     output::print_note(tr(
         "this is a question: the next `daoyou agent -m` in this conversation is the answer",
         "这是一个提问：在本会话中再次运行 `daoyou agent -m` 即是回答",
     ));
-    Ok(CommandExit::ReplyPending)
+    Ok(CommandExit::of_output(printed.map(|()| CommandExit::ReplyPending))?)
 }
 
 /// Prints that the reply did not arrive in time.
@@ -205,10 +202,11 @@ fn report_timeout(args: &AgentArgs, id: Uuid) -> anyhow::Result<CommandExit> {
         "no reply within {}; the message is kept and will be answered: {}",
         "{} 内没有回复；消息已保存，之后会回答：{}",
     );
-    output::print_note(tr_fill(en, zh, &[&args.timeout.to_string(), &id.to_string()]));
+    output::print_note(tr_fill(en, zh, &[&args.timeout, &id]));
     if args.output.json {
         let answer = json!({ "id": id, "reply": null, "error": { "code": "timeout" } });
-        writeln!(output::stdout(), "{}", CleanJson(&answer))?;
+        let printed = writeln!(output::stdout(), "{}", CleanJson(&answer));
+        return Ok(CommandExit::of_output(printed.map(|()| CommandExit::ReplyPending))?);
     }
     Ok(CommandExit::ReplyPending)
 }

@@ -1,5 +1,6 @@
 //! `daoyou backup` and `daoyou restore`. They need no configuration, so they also work for a home with a faulty one.
 
+use std::fmt::Display;
 use std::io::Write;
 use std::path::Path;
 
@@ -8,7 +9,7 @@ use serde_json::json;
 
 use super::CommandExit;
 use super::output::{print, tr};
-use super::translation::{fill_template, translate};
+use super::translation::{tr_fill, translate};
 use crate::backup;
 use crate::cli::{BackupArgs, Globals, RestoreArgs};
 use crate::config;
@@ -39,10 +40,9 @@ pub fn create(args: &BackupArgs, globals: &Globals) -> anyhow::Result<CommandExi
         "left_out": left_out,
     });
     print(&answer, args.output, |out| {
-        let (file, folder) = (args.file.display().to_string(), home.dir().display().to_string());
-        let values = [file, created.files.to_string(), folder, created.size.to_string()];
-        let words = tr("{0}: {1} files of {2}, {3} bytes", "{0}：{2} 的 {1} 个文件，{3} 字节");
-        writeln!(out, "{}", fill_template(words, &values))?;
+        let (en, zh) = ("{0}: {1} files of {2}, {3} bytes", "{0}：{2} 的 {1} 个文件，{3} 字节");
+        let values: [&dyn Display; 4] = [&args.file.display(), &created.files, &home.dir().display(), &created.size];
+        writeln!(out, "{}", tr_fill(en, zh, &values))?;
         match &created.database {
             Some(facts) => {
                 writeln!(out, "{}{}", tr("messages accepted so far: ", "至今已接收的消息数："), facts.seq)?;
@@ -79,9 +79,8 @@ pub fn restore(args: &RestoreArgs, globals: &Globals) -> anyhow::Result<CommandE
         "missing": restored.missing,
     });
     print(&answer, args.output, |out| {
-        let values = [home.dir().display().to_string(), restored.files.to_string(), restored.created_at.to_string()];
-        let words = tr("{}: {} files, as they were at {}", "{}：{} 个文件，恢复到 {} 时的样子");
-        writeln!(out, "{}", fill_template(words, &values))?;
+        let (en, zh) = ("{}: {} files, as they were at {}", "{}：{} 个文件，恢复到 {} 时的样子");
+        writeln!(out, "{}", tr_fill(en, zh, &[&home.dir().display(), &restored.files, &restored.created_at]))?;
         if let Some(kept) = &restored.kept {
             writeln!(out, "{}{}", tr("what was there before is in ", "原有内容移到了 "), kept.display())?;
         }

@@ -6,12 +6,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, bail};
 use daoyou_channels::cli::{
-    CompletionNames, Console, ConversationFiles, Interrupt, NameDirectory, OutputFault, Terminal, TerminalConversation,
-    TerminalExit, TerminalHost, TerminalSetup,
+    Console, ConversationFiles, Interrupt, NameDirectory, OutputFault, Terminal, TerminalConversation, TerminalExit,
+    TerminalHost, TerminalSetup,
 };
 
 use super::CommandExit;
-use super::access::GatewayAccess;
+use super::access::{COMMAND_PATIENCE, GatewayAccess};
 use super::environment::{CommandEnvironment, watch_signals};
 use crate::cli::ChatArgs;
 use crate::config::Config;
@@ -31,7 +31,8 @@ pub async fn run(args: &ChatArgs, environment: CommandEnvironment) -> anyhow::Re
     }
     let interrupt = Interrupt::default();
     let shutdown = watch_signals(interrupt.clone())?;
-    let access = GatewayAccess::find_for_chat(&environment.home).await?;
+    // The chat holds the home until its user leaves, so it is no command for whose end others wait.
+    let access = GatewayAccess::find_with(&environment.home, Home::lock, COMMAND_PATIENCE).await?;
     if matches!(access, GatewayAccess::Offline(_)) {
         environment.with_secrets()?;
     }
@@ -48,6 +49,7 @@ pub async fn run(args: &ChatArgs, environment: CommandEnvironment) -> anyhow::Re
             let (has_failed, output_fault) = (Arc::clone(&setup.has_failed), setup.console.output_fault());
             setup.files = files;
             setup.banner = banner(&model, &workspace, &setup, names_no_model(&loaded.config));
+            setup.directory = Some(Arc::new(client.clone()));
             let terminal = Terminal::new(setup, Arc::new(client.clone()), Arc::new(client), following);
             match terminal.run(shutdown).await {
                 Ok(TerminalExit::Shutdown) => Ok(CommandExit::Failed),
@@ -97,21 +99,7 @@ pub fn terminal_setup(
         language: language(config),
         thinking: config.channels.cli.thinking,
         interrupt,
-        directory: Arc::new(EmptyDirectory),
+        directory: None,
         has_failed: Arc::default(),
     })
-}
-
-/// The directory until this process's gateway is built.
-struct EmptyDirectory;
-
-#[async_trait::async_trait]
-impl NameDirectory for EmptyDirectory {
-    async fn names(&self) -> CompletionNames {
-        CompletionNames::default()
-    }
-
-    async fn model(&self, _: &TerminalConversation) -> Result<String, String> {
-        Err("the gateway is not built yet".to_owned())
-    }
 }

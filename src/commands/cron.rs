@@ -4,16 +4,16 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use jiff::Timestamp;
-use jiff::tz::TimeZone;
 use serde_json::{Value, json};
 
-use super::access::{change_jobs, read_jobs};
+use super::access::{RequestAnswer, answer_request, answer_request_with_source};
 use super::environment::CommandEnvironment;
 use super::files::read_text;
 use super::output::{print, tr};
 use super::translation::tr_fill;
 use super::{CommandExit, output, render};
 use crate::cli::{CronAdd, CronCommand, CronJob, Output};
+use crate::gateway;
 use crate::query::{JobChange, JobQuery};
 
 const JOBS: render::TableColumns = &[
@@ -47,12 +47,12 @@ const FILE_LIMIT: u64 = 32 * 1024 * 1024;
 pub async fn run(command: &CronCommand, environment: &CommandEnvironment) -> anyhow::Result<CommandExit> {
     match command {
         CronCommand::List(output) => {
-            let jobs = read_jobs(JobQuery::List, environment).await?;
+            let jobs = answer_request(JobQuery::List, environment).await?;
             print(&jobs, *output, |out| print_jobs(&jobs, out))
         }
         CronCommand::Add(args) => add(args, environment).await,
         CronCommand::Show(CronJob { job, output }) => {
-            let job = read_jobs(JobQuery::Show(job.clone()), environment).await?;
+            let job = answer_request(JobQuery::Show(job.clone()), environment).await?;
             print(&job, *output, |out| print_job(&job, out))
         }
         CronCommand::Remove(job) => changed(JobChange::Remove(job.job.clone()), job.output, environment).await,
@@ -60,19 +60,21 @@ pub async fn run(command: &CronCommand, environment: &CommandEnvironment) -> any
         CronCommand::Disable(job) => changed(JobChange::Disable(job.job.clone()), job.output, environment).await,
         CronCommand::Run(job) => changed(JobChange::Run(job.job.clone()), job.output, environment).await,
         CronCommand::History { job: CronJob { job, output }, limit } => {
-            let runs = read_jobs(JobQuery::History { job: job.clone(), limit: *limit }, environment).await?;
+            let runs = answer_request(JobQuery::History { job: job.clone(), limit: *limit }, environment).await?;
             print(&runs, *output, |out| render::table(&runs, RUNS, "it has not run yet", out))
         }
         CronCommand::Import { file, output } => import(file, *output, environment).await,
         CronCommand::Export { .. } => {
-            let file = read_jobs(JobQuery::Export, environment).await?;
+            let file = answer_request(JobQuery::Export, environment).await?;
             print(&file, Output { json: true }, |_| Ok(()))
         }
     }
 }
 
 async fn add(args: &CronAdd, environment: &CommandEnvironment) -> anyhow::Result<CommandExit> {
-    let (job, is_running) = change_jobs(JobChange::Add(job_fields(args)), environment).await?;
+    let fields = render::without_nulls(serde_json::to_value(args)?);
+    let RequestAnswer { value: job, is_running } =
+        answer_request_with_source(JobChange::Add(fields), environment).await?;
     // Standard output contains only the id.
     let (when, next) = (render::text(&job["when"]), render::text(&job["next"]));
     let before = tr("; next: ", "；下次：");
@@ -86,29 +88,6 @@ fn no_gateway_note(is_running: bool) -> &'static str {
     if is_running { "" } else { note }
 }
 
-fn job_fields(args: &CronAdd) -> Value {
-    render::without_nulls(json!({
-        "name": args.name,
-        "prompt": args.prompt,
-        "message": args.message,
-        "at": args.at,
-        "every": args.every,
-        "cron": args.cron,
-        "tz": args.tz,
-        "anchor": args.anchor,
-        "channel": args.channel,
-        "chat_id": args.chat,
-        "session": args.session,
-        "model": args.model,
-        "agent": args.agent,
-        "deliver": args.deliver,
-        "misfire": args.misfire,
-        "stale_after": args.stale_after,
-        "jitter": args.jitter,
-        "keep": args.keep,
-    }))
-}
-
 async fn changed(what: JobChange, output: Output, environment: &CommandEnvironment) -> anyhow::Result<CommandExit> {
     let done = match &what {
         JobChange::Remove(_) => "removed",
@@ -116,7 +95,7 @@ async fn changed(what: JobChange, output: Output, environment: &CommandEnvironme
         JobChange::Disable(_) => "disabled",
         _ => "started",
     };
-    let (mut job, is_running) = change_jobs(what, environment).await?;
+    let RequestAnswer { value: mut job, is_running } = answer_request_with_source(what, environment).await?;
     if done == "started" {
         return print_started(&mut job, is_running, output);
     }
@@ -149,7 +128,7 @@ fn print_started(job: &mut Value, is_running: bool, output: Output) -> anyhow::R
 
 async fn import(file: &Path, output: Output, environment: &CommandEnvironment) -> anyhow::Result<CommandExit> {
     let text = read_text(file, FILE_LIMIT, "cron.json")?;
-    let (found, _) = change_jobs(JobChange::Import(text), environment).await?;
+    let found = answer_request(JobChange::Import(text), environment).await?;
     let printed = print(&found, output, |out| {
         for (key, word) in [("imported", "imported"), ("unchanged", "here already"), ("refused", "refused")] {
             for row in render::items(&found[key]) {
@@ -185,7 +164,7 @@ fn print_jobs(jobs: &Value, mut out: impl Write) -> io::Result<()> {
 }
 
 fn print_job(job: &Value, mut out: impl Write) -> io::Result<()> {
-    let zone = job["schedule"]["tz"].as_str().and_then(|name| TimeZone::get(name).ok());
+    let zone = job["schedule"]["tz"].as_str().and_then(|name| gateway::time_zone(name).ok());
     let in_zone = |at: &Value| {
         let at: Timestamp = at.as_str()?.parse().ok()?;
         Some(at.to_zoned(zone.clone()?).strftime("%Y-%m-%d %H:%M").to_string())

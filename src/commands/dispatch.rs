@@ -13,7 +13,7 @@ use daoyou_channels::Finding;
 use serde_json::Value;
 use uuid::Uuid;
 
-use super::access::{change_store, inspect, read_store};
+use super::access::{answer_request, inspect};
 use super::environment::CommandEnvironment;
 use super::output::{print, tr};
 use super::render::print_fields;
@@ -107,7 +107,7 @@ async fn run_in_environment(cli: &Cli, environment: CommandEnvironment) -> anyho
         Command::Open(args) => page::open(*args, &environment).await,
         Command::Tokens(command) => page::tokens(command, &environment).await,
         Command::Status(StatusArgs { acknowledge: true, output, .. }) => {
-            print_fields(&change_store(StoreChange::Acknowledge, &environment.home).await?, *output)
+            print_fields(&answer_request(StoreChange::Acknowledge, &environment).await?, *output)
         }
         Command::Status(StatusArgs { output, .. }) => {
             let mut found = inspect(GatewayQuery::Status, &environment).await?;
@@ -118,9 +118,9 @@ async fn run_in_environment(cli: &Cli, environment: CommandEnvironment) -> anyho
         Command::Cron(command) => Box::pin(cron::run(command, &environment)).await,
         Command::Sessions(command) => sessions::run(command, &environment).await,
         Command::Memory(command) => Box::pin(memory::run(command, &environment)).await,
-        Command::Turns(command) => turns(command, &environment.home).await,
-        Command::Queue(command) => queue(command, &environment.home).await,
-        Command::Approvals(command) => approvals(command, &environment.home).await,
+        Command::Turns(command) => turns(command, &environment).await,
+        Command::Queue(command) => queue(command, &environment).await,
+        Command::Approvals(command) => approvals(command, &environment).await,
         Command::Skills(command) => skills::run(command, &environment).await,
         Command::Agents(command) => skills::run_agents(command, &environment).await,
         Command::Mcp(command) => Box::pin(mcp::run(command, &environment)).await,
@@ -183,37 +183,37 @@ async fn channels(command: &ChannelsCommand, environment: &CommandEnvironment) -
     }
 }
 
-async fn turns(command: &TurnsCommand, home: &Home) -> anyhow::Result<CommandExit> {
+async fn turns(command: &TurnsCommand, environment: &CommandEnvironment) -> anyhow::Result<CommandExit> {
     match command {
         TurnsCommand::List { session, limit, output } => {
-            let list = read_store(StoreQuery::Turns { session: session.clone(), limit: Some(*limit) }, home).await?;
+            let list = answer_request(StoreQuery::Turns { session: session.clone(), limit: Some(*limit) }, environment)
+                .await?;
             print(&list, *output, |out| render::turns(&list, out))
         }
         TurnsCommand::Show(TurnItem { id, output }) => {
-            let turn = read_store(StoreQuery::Turn(parse_beginning(id)?), home).await?;
+            let turn = answer_request(StoreQuery::Turn(parse_beginning(id)?), environment).await?;
             print(&turn, *output, |out| render::turn(&turn, out))
         }
         TurnsCommand::Restore(TurnItem { id, output }) => {
-            print_fields(&change_store(StoreChange::Restore(parse_beginning(id)?), home).await?, *output)
+            print_fields(&answer_request(StoreChange::Restore(parse_beginning(id)?), environment).await?, *output)
         }
         TurnsCommand::Fork { turn: TurnItem { id, output }, session } => {
             let forked =
-                change_store(StoreChange::Fork { turn: parse_beginning(id)?, session: session.clone() }, home).await?;
+                answer_request(StoreChange::Fork { turn: parse_beginning(id)?, session: session.clone() }, environment)
+                    .await?;
             print(&forked, *output, |out| writeln!(out, "{}", render::text(&forked["session"])))
         }
     }
 }
 
-async fn queue(command: &QueueCommand, home: &Home) -> anyhow::Result<CommandExit> {
+async fn queue(command: &QueueCommand, environment: &CommandEnvironment) -> anyhow::Result<CommandExit> {
     match command {
         QueueCommand::List(output) => {
-            let list = read_store(StoreQuery::Queue, home).await?;
-            print(&list, *output, |out| {
-                render::table(&list, render::QUEUE, "nothing waits, and everything is delivered", out)
-            })
+            let list = answer_request(StoreQuery::Queue, environment).await?;
+            print(&list, *output, |out| render::table(&list, render::QUEUE, render::EMPTY_QUEUE, out))
         }
         QueueCommand::Show(item) => {
-            let entry = read_store(StoreQuery::QueueEntry(parse_id(&item.id)?), home).await?;
+            let entry = answer_request(StoreQuery::QueueEntry(parse_id(&item.id)?), environment).await?;
             print(&entry, item.output, |out| render::fields(&entry, out))
         }
         QueueCommand::Retry(args) => {
@@ -223,18 +223,18 @@ async fn queue(command: &QueueCommand, home: &Home) -> anyhow::Result<CommandExi
                 // By default, neither a message that may have arrived nor one that was answered with an error is sent again.
                 (None, None) => StoreChange::RetryAll(vec![RetryClass::Dead, RetryClass::Waiting]),
             };
-            print_fields(&change_store(retry, home).await?, args.output)
+            print_fields(&answer_request(retry, environment).await?, args.output)
         }
         QueueCommand::Drop(item) => {
-            print_fields(&change_store(StoreChange::Drop(parse_id(&item.id)?), home).await?, item.output)
+            print_fields(&answer_request(StoreChange::Drop(parse_id(&item.id)?), environment).await?, item.output)
         }
     }
 }
 
-async fn approvals(command: &ApprovalsCommand, home: &Home) -> anyhow::Result<CommandExit> {
+async fn approvals(command: &ApprovalsCommand, environment: &CommandEnvironment) -> anyhow::Result<CommandExit> {
     let (id, answer, output) = match command {
         ApprovalsCommand::List(output) => {
-            let list = read_store(StoreQuery::Approvals, home).await?;
+            let list = answer_request(StoreQuery::Approvals, environment).await?;
             return print(&list, *output, |out| render::approvals(&list, out));
         }
         ApprovalsCommand::Approve { id, session, output } => {
@@ -243,7 +243,7 @@ async fn approvals(command: &ApprovalsCommand, home: &Home) -> anyhow::Result<Co
         ApprovalsCommand::Deny { id, reason, output } => (id, ApprovalAnswer::Deny { reason: reason.clone() }, output),
     };
     let change = StoreChange::AnswerApproval { id: id.clone(), answer };
-    print_fields(&change_store(change, home).await?, *output)
+    print_fields(&answer_request(change, environment).await?, *output)
 }
 
 /// Runs the trash command on the files of the workspace, whether or not a gateway is running.
@@ -262,9 +262,8 @@ async fn trash(command: &TrashCommand, environment: &CommandEnvironment) -> anyh
         }
         TrashCommand::Empty(output) => {
             let emptied = tokio::task::spawn_blocking(move || empty_trash(&home, &config)).await??;
-            let removed = emptied["removed"].to_string();
             print(&emptied, output, |out| {
-                writeln!(out, "{}", tr_fill("{} entries removed", "已删除 {} 项", &[&removed]))
+                writeln!(out, "{}", tr_fill("{} entries removed", "已删除 {} 项", &[&emptied["removed"]]))
             })
         }
     }

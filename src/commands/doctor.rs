@@ -6,7 +6,7 @@ use daoyou_channels::text::display_width;
 use daoyou_channels::{Finding, Severity};
 
 use super::output::{CleanJson, Colour, Printer, Stdout, field_line, tr};
-use super::translation::{fill_template, translate};
+use super::translation::{tr_fill, translate};
 use super::{CommandExit, output};
 use crate::cli::{DoctorArgs, Globals};
 use crate::config;
@@ -25,7 +25,7 @@ pub async fn run(args: DoctorArgs, globals: &Globals) -> anyhow::Result<CommandE
         }
         Ok(home) => {
             let env = config::environment();
-            let loaded = super::config::load(globals, &home, &env);
+            let loaded = super::config::check(super::config::read(globals, &home, &env), &home, &env);
             output::set_locale(&loaded.as_ref().map(|loaded| loaded.config.clone()).unwrap_or_default());
             Box::pin(examine(DoctorInput { home, loaded, repairs: args.fix })).await
         }
@@ -42,10 +42,10 @@ pub async fn run(args: DoctorArgs, globals: &Globals) -> anyhow::Result<CommandE
 pub fn print_findings(findings: &[Finding], out: &mut Printer<impl Write>) -> io::Result<()> {
     let width = findings.iter().map(|finding| display_width(&translate(&finding.name))).max().unwrap_or_default();
     for Finding { name, state, message, mend, fixed } in findings {
-        let colour = match state {
-            Severity::Ok => Colour::Green,
-            Severity::Warn => Colour::Yellow,
-            Severity::Fail => Colour::Red,
+        let (colour, word) = match state {
+            Severity::Ok => (Colour::Green, tr("ok  ", "正常")),
+            Severity::Warn => (Colour::Yellow, tr("warn", "注意")),
+            Severity::Fail => (Colour::Red, tr("fail", "失败")),
         };
         let (first, second) = match (fixed, mend) {
             (Some(done), _) => {
@@ -56,11 +56,6 @@ pub fn print_findings(findings: &[Finding], out: &mut Printer<impl Write>) -> io
                 let mend = mend.as_ref().map(|mend| format!("{}{}", tr("fix: ", "修复："), translate(mend)));
                 (translate(message), mend)
             }
-        };
-        let word = match state {
-            Severity::Ok => tr("ok  ", "正常"),
-            Severity::Warn => tr("warn", "注意"),
-            Severity::Fail => tr("fail", "失败"),
         };
         out.paint(colour, word)?;
         let name = translate(name);
@@ -78,16 +73,20 @@ fn print_report(report: &DoctorReport, out: &mut Stdout) -> io::Result<()> {
     let count = |state| report.checks.iter().filter(|finding| finding.state == state).count();
     let (warn, fail) = (count(Severity::Warn), count(Severity::Fail));
     let fixed = report.checks.iter().filter(|finding| finding.fixed.is_some()).count();
-    let counted = |words: &'static str, count: usize| fill_template(words, &[count.to_string()]);
-    let mut words = vec![counted(tr("{} checks", "共检查 {} 项"), report.checks.len())];
-    words.extend((fixed > 0).then(|| counted(tr("{} fixed", "已修复 {} 项"), fixed)));
-    words.extend((warn > 0).then(|| counted(tr("{} to look at", "{} 项需要注意"), warn)));
-    words.extend((fail > 0).then(|| counted(tr("{} failed", "{} 项失败"), fail)));
+    let mut words = vec![tr_fill("{} checks", "共检查 {} 项", &[&report.checks.len()])];
+    let counts = [
+        ("{} fixed", "已修复 {} 项", fixed),
+        ("{} to look at", "{} 项需要注意", warn),
+        ("{} failed", "{} 项失败", fail),
+    ];
+    words.extend(
+        counts.into_iter().filter(|(_, _, count)| *count > 0).map(|(en, zh, count)| tr_fill(en, zh, &[&count])),
+    );
     words.extend((warn + fail == 0).then(|| tr("all is well", "一切正常").to_owned()));
     writeln!(out, "\n{}", words.join(tr(", ", "，")))?;
     if report.fixable > 0 {
-        let words = tr("`daoyou doctor --fix` fixes {} of them", "其中 {} 项可用 `daoyou doctor --fix` 修复");
-        writeln!(out, "{}", counted(words, report.fixable))?;
+        let (en, zh) = ("`daoyou doctor --fix` fixes {} of them", "其中 {} 项可用 `daoyou doctor --fix` 修复");
+        writeln!(out, "{}", tr_fill(en, zh, &[&report.fixable]))?;
     }
     Ok(())
 }

@@ -1,7 +1,7 @@
 //! The environment of commands that use a home: the home, its configuration, the log, and signals.
 
 use std::io::IsTerminal;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use daoyou_channels::cli::Interrupt;
 use tokio_util::sync::CancellationToken;
@@ -56,12 +56,14 @@ impl CommandEnvironment {
         if is_gateway && !is_valid {
             return Ok(Err(super::config::report(&faults, output::stderr())?));
         }
-        let has_level = cli.globals.log.is_some() || env.contains_key("DAOYOU_LOG");
+        let has_level = cli.globals.log.is_some() || env.get("DAOYOU_LOG").is_some_and(|level| !level.is_empty());
         if !has_level && !is_gateway {
             loaded.config.log.level = QUIET.to_owned();
         }
         // If the file cannot be written, the log goes to the screen.
-        let file = log_file(cli, &home).filter(|file| can_append(file));
+        let is_writable =
+            |file: &PathBuf| logging::open_file(file).err().is_none_or(|error| !is_unwritable(error.kind()));
+        let file = log_file(cli, &home).filter(is_writable);
         let log = logging::start(&loaded.config.log, file.as_deref())?;
         if is_gateway {
             for warning in home.warnings().iter().chain(&loaded.warnings) {
@@ -137,14 +139,6 @@ pub fn has_terminal(cli: &Cli) -> bool {
 fn log_file(cli: &Cli, home: &Home) -> Option<PathBuf> {
     let shares_screen = has_terminal(cli) && output::stdout_is_terminal() && output::stderr_is_terminal();
     shares_screen.then(|| home.dir().join(logging::FILE_NAME))
-}
-
-/// Returns false if `file` cannot be written at the moment.
-fn can_append(file: &Path) -> bool {
-    match logging::open_file(file) {
-        Ok(_) => true,
-        Err(error) => !is_unwritable(error.kind()),
-    }
 }
 
 /// Returns a token that the first SIGTERM or SIGINT cancels; a second one ends the process at once. While a turn runs on this

@@ -111,7 +111,7 @@ fn import(file: &Path, is_added: bool, environment: &CommandEnvironment) -> anyh
     let names = imported.iter().map(|server| server.name.as_str()).collect::<Vec<_>>().join(", ");
     let en = "added to {}: {}; a running gateway uses them after its next reload";
     let zh = "已加入 {}：{}；正在运行的网关在下次重新加载后使用";
-    print_note(tr_fill(en, zh, &[&config.display().to_string(), &names]));
+    print_note(tr_fill(en, zh, &[&config.display(), &names]));
     Ok(CommandExit::Ok)
 }
 

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use super::access::{change_memory, read_memory};
+use super::access::answer_request;
 use super::environment::CommandEnvironment;
 use super::files::read_text;
 use super::output::{CleanJson, print};
@@ -39,18 +39,18 @@ const EXCERPT: usize = 200;
 pub async fn run(command: &MemoryCommand, environment: &CommandEnvironment) -> anyhow::Result<CommandExit> {
     match command {
         MemoryCommand::Show { id: Some(id), output, .. } => {
-            let memory = read_memory(MemoryQuery::Show(*id), environment).await?;
+            let memory = answer_request(MemoryQuery::Show(*id), environment).await?;
             print(&memory, *output, |out| print_memory(&memory, out))
         }
         MemoryCommand::Show { id: None, whose, limit, output } => {
             let list =
-                read_memory(MemoryQuery::List { selection: selection(whose), limit: *limit }, environment).await?;
+                answer_request(MemoryQuery::List { selection: selection(whose), limit: *limit }, environment).await?;
             print(&list, *output, |out| render::table(&list, MEMORIES, "nothing is remembered", out))
         }
         MemoryCommand::Search { query, whose, since, limit, output } => {
             let (text, since) = (query.clone(), since.clone());
             let search = MemoryQuery::Search { text, selection: selection(whose), since, limit: Some(*limit) };
-            let hits = read_memory(search, environment).await?;
+            let hits = answer_request(search, environment).await?;
             print(&hits, *output, |out| print_hits(&hits, query, out))
         }
         MemoryCommand::Add { text, kind, key, owner, output } => {
@@ -58,18 +58,18 @@ pub async fn run(command: &MemoryCommand, environment: &CommandEnvironment) -> a
             add(render::without_nulls(fields), *output, environment).await
         }
         MemoryCommand::Forget { ids, output } => {
-            let forgotten = change_memory(MemoryChange::Forget(ids.clone()), environment).await?;
+            let forgotten = answer_request(MemoryChange::Forget(ids.clone()), environment).await?;
             print(&forgotten, *output, |out| print_forgotten(&forgotten, out))
         }
         MemoryCommand::Export { whose, json: _ } => {
-            let lines = read_memory(MemoryQuery::Export(selection(whose)), environment).await?;
+            let lines = answer_request(MemoryQuery::Export(selection(whose)), environment).await?;
             print(&lines, Output { json: false }, |out| {
                 render::items(&lines).iter().try_for_each(|line| writeln!(out, "{}", CleanJson(line)))
             })
         }
         MemoryCommand::Import { file, output } => import(file, *output, environment).await,
         MemoryCommand::Stats(output) => {
-            let stats = read_memory(MemoryQuery::Stats, environment).await?;
+            let stats = answer_request(MemoryQuery::Stats, environment).await?;
             print(&stats, *output, |out| print_stats(&stats, out))
         }
     }
@@ -80,7 +80,7 @@ fn selection(whose: &MemoryOwner) -> MemorySelection {
 }
 
 async fn add(fields: Value, output: Output, environment: &CommandEnvironment) -> anyhow::Result<CommandExit> {
-    let added = change_memory(MemoryChange::Add(fields), environment).await?;
+    let added = answer_request(MemoryChange::Add(fields), environment).await?;
     // Standard output contains only the id.
     match (added["remembered"].as_str(), &added["replaced"]) {
         (Some("known"), _) => output::print_note("that is known already"),
@@ -97,7 +97,7 @@ async fn add(fields: Value, output: Output, environment: &CommandEnvironment) ->
 
 async fn import(file: &Path, output: Output, environment: &CommandEnvironment) -> anyhow::Result<CommandExit> {
     let text = read_text(file, FILE_LIMIT, "an export of memories")?;
-    let imported = change_memory(MemoryChange::Import(text), environment).await?;
+    let imported = answer_request(MemoryChange::Import(text), environment).await?;
     print(&imported, output, |out| {
         writeln!(out, "{} imported, {} known already", imported["imported"], imported["known"])?;
         match imported["summaries"].as_u64().unwrap_or(0) {

@@ -141,15 +141,11 @@ pub struct Printer<W> {
     cleaner: Option<Cleaner>,
     /// The first bytes of an incomplete character.
     partial: Vec<u8>,
-    colours: bool,
+    /// The output has colours.
+    pub colours: bool,
 }
 
 impl<W: Write> Printer<W> {
-    /// Returns true if the output has colours.
-    pub fn has_colours(&self) -> bool {
-        self.colours
-    }
-
     /// Writes a text that was cleaned before colours were added.
     pub fn write_rendered(&mut self, text: &str) -> io::Result<()> {
         self.to.write_all(text.as_bytes())

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use anyhow::bail;
 use serde_json::Value;
 
-use super::access::{change_tokens, find_gateway, list_tokens};
+use super::access::{answer_request, find_gateway, list_tokens};
 use super::environment::CommandEnvironment;
 use super::output::{print, print_note, tr};
 use super::{CommandExit, render};
@@ -71,15 +71,14 @@ fn open_in_browser(url: &str) -> bool {
 /// # Errors
 /// The change is invalid, or the store cannot be read or written.
 pub async fn tokens(command: &TokensCommand, environment: &CommandEnvironment) -> anyhow::Result<CommandExit> {
-    let home = &environment.home;
     match command {
         TokensCommand::List(output) => {
-            let list = list_tokens(home).await?;
+            let list = list_tokens(&environment.home).await?;
             print(&list, *output, |out| render::table(&list, TOKENS, "no tokens", out))
         }
         TokensCommand::Add { name, scope, reuse, output } => {
             let change = TokenChange::Add { name: name.clone(), scope: scope.as_str().to_owned(), reuse: *reuse };
-            let added = change_tokens(change, home).await?;
+            let added = answer_request(change, environment).await?;
             let printed = print(&added, *output, |out| writeln!(out, "{}", render::text(&added["token"])))?;
             if !output.json {
                 print_note(tr("Keep it: it is not shown again.", "请保存好，之后不再显示。"));
@@ -87,7 +86,7 @@ pub async fn tokens(command: &TokensCommand, environment: &CommandEnvironment) -
             Ok(printed)
         }
         TokensCommand::Revoke { name, output } => {
-            let revoked = change_tokens(TokenChange::Revoke(name.clone()), home).await?;
+            let revoked = answer_request(TokenChange::Revoke(name.clone()), environment).await?;
             print(&revoked, *output, |out| writeln!(out, "{}: {name}", tr("revoked", "已撤销")))
         }
     }

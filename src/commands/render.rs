@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::exit::CommandExit;
 use super::output::{field, local_time, print, tr};
-use super::translation::{fill_template, tr_fill, translate};
+use super::translation::{tr_fill, translate};
 use crate::cli::Output;
 use crate::text::visible::{quote_visibly, visible_json};
 use crate::text::{one_line, truncate};
@@ -34,6 +34,9 @@ pub const TURNS: TableColumns = &[
     ("COST", "cost"),
     ("MESSAGE", "content"),
 ];
+/// The text of an empty queue. The queue does not list messages that have not failed, such as those of a gateway that was killed.
+pub const EMPTY_QUEUE: &str =
+    "no message is stuck, and no delivery is open; `daoyou status` counts the messages that have no reply yet";
 pub const QUEUE: TableColumns = &[
     ("ID", "id"),
     ("STATE", "state"),
@@ -185,7 +188,7 @@ pub fn channels(list: &Value, mut out: impl Write) -> io::Result<()> {
         }
         let (en, zh) =
             ("{} passed over {} in the last thirty days, of these last:", "{} 近三十天跳过了 {} 条，最近的有：");
-        writeln!(out, "\n{}", tr_fill(en, zh, &[&text(&row["name"]), &row["skipped"].to_string()]))?;
+        writeln!(out, "\n{}", tr_fill(en, zh, &[&text(&row["name"]), &row["skipped"]]))?;
         for place in last {
             let (at, source) = (text(&place["at"]), cell(&place["source"]));
             writeln!(out, "  {at}  {source}  {}", line(&place["reason"], REASON_LIMIT))?;
@@ -231,9 +234,10 @@ pub fn turn(turn: &Value, mut out: impl Write) -> io::Result<()> {
         writeln!(out, "{}", tr_fill(en, zh, &[&format!("{label:?}"), &session, &asked]))?;
     }
     for message in items(&turn["messages"]) {
-        let fields = ["id", "state", "sender", "channel", "content"].map(|key| text(&message[key]));
-        let words = tr("message {0} [{1}] from {2} on {3}: {4}", "消息 {0} [{1}]，{2} 发自 {3}：{4}");
-        writeln!(out, "{}", fill_template(words, &fields))?;
+        let [id, state, sender, channel, content] =
+            ["id", "state", "sender", "channel", "content"].map(|key| text(&message[key]));
+        let (en, zh) = ("message {} [{}] from {} on {}: {}", "消息 {} [{}]，{} 发自 {}：{}");
+        writeln!(out, "{}", tr_fill(en, zh, &[&id, &state, &sender, &channel, &content]))?;
     }
     for step in items(&turn["steps"]) {
         let [seq, at, kind] = ["seq", "at", "kind"].map(|key| text(&step[key]));
@@ -254,8 +258,10 @@ pub fn turn(turn: &Value, mut out: impl Write) -> io::Result<()> {
     };
     writeln!(out, "{way_back}")?;
     for row in items(&turn["outbox"]) {
-        let fields = ["slot", "state", "channel", "chat_id", "content"].map(|key| text(&row[key]));
-        writeln!(out, "{}", fill_template(tr("{} [{}] to {} {}: {}", "{} [{}] 发往 {} {}：{}"), &fields))?;
+        let [slot, state, channel, chat, content] =
+            ["slot", "state", "channel", "chat_id", "content"].map(|key| text(&row[key]));
+        let (en, zh) = ("{} [{}] to {} {}: {}", "{} [{}] 发往 {} {}：{}");
+        writeln!(out, "{}", tr_fill(en, zh, &[&slot, &state, &channel, &chat, &content]))?;
     }
     Ok(())
 }
@@ -269,18 +275,15 @@ fn chain(turn: &Value) -> String {
         )
         .to_owned(),
         (true, 0) => tr("no steps are kept of this turn", "这个回合没有留下步骤").to_owned(),
-        (true, steps) => {
-            tr_fill("the hash chain of these {} steps holds", "这 {} 步的哈希链完好", &[&steps.to_string()])
-        }
+        (true, steps) => tr_fill("the hash chain of these {} steps holds", "这 {} 步的哈希链完好", &[&steps]),
     }
 }
 
 /// Formats tokens, and the cost if it is known.
 pub fn used(used: &Value) -> String {
     let cost = used["cost"].as_str().map(|cost| format!("{}{cost}", tr(", cost ", "，费用 "))).unwrap_or_default();
-    let numbers = ["input", "cached", "output"].map(|key| used[key].to_string());
-    let words = tr("{} tokens in ({} cached), {} out", "输入 {} 个 token（其中缓存 {}），输出 {}");
-    format!("{}{cost}", fill_template(words, &numbers))
+    let (en, zh) = ("{} tokens in ({} cached), {} out{}", "输入 {} 个 token（其中缓存 {}），输出 {}{}");
+    tr_fill(en, zh, &[&used["input"], &used["cached"], &used["output"], &cost])
 }
 
 /// Writes keys and values, one pair per line. `chinese.txt` has the Chinese keys.
@@ -309,18 +312,18 @@ fn summary(step: &Value) -> String {
     let body = &step["body"];
     match step["kind"].as_str() {
         Some("context") => {
-            let agent = body["agent"].as_str().map(|agent| tr_fill("agent {}, ", "智能体 {}，", &[agent]));
-            let range = ["model", "from", "to"].map(|key| text(&body[key]));
-            let words = fill_template(tr("model {}, messages {}..{}", "模型 {}，消息 {}..{}"), &range);
-            format!("{}{words}", agent.unwrap_or_default())
+            let agent = body["agent"].as_str().map(|agent| tr_fill("agent {}, ", "智能体 {}，", &[&agent]));
+            let [model, from, to] = ["model", "from", "to"].map(|key| text(&body[key]));
+            let (en, zh) = ("{}model {}, messages {}..{}", "{}模型 {}，消息 {}..{}");
+            tr_fill(en, zh, &[&agent.unwrap_or_default(), &model, &from, &to])
         }
         Some("response") => {
             let response = &body["response"];
             let call = |call: &Value| format!("{}({})", text(&call["name"]), text(&call["arguments"]));
             let calls: Vec<String> = items(&response["tool_calls"]).iter().map(call).collect();
             let usage = &response["usage"];
-            let tokens = ["input_tokens", "output_tokens"].map(|key| text(&usage[key]));
-            let tokens = fill_template(tr("{} tokens in, {} out", "输入 {} 个 token，输出 {}"), &tokens);
+            let (input, output) = (text(&usage["input_tokens"]), text(&usage["output_tokens"]));
+            let tokens = tr_fill("{} tokens in, {} out", "输入 {} 个 token，输出 {}", &[&input, &output]);
             let cost = &response["cost"];
             let cost = match cost["micros"].as_u64() {
                 Some(micros) => format!("{}{} {}", tr(", ", "，"), micros as f64 / 1e6, text(&cost["currency"])),

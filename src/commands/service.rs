@@ -1,6 +1,7 @@
 //! `daoyou service install|uninstall|status`: the gateway as a systemd service. Each step is printed. If one fails, the remaining
 //! steps are printed so that the owner can do them by hand.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::fs;
 use std::io::{self, ErrorKind, Write};
@@ -12,10 +13,12 @@ use anyhow::{Context, anyhow, bail};
 use serde_json::{Value, json};
 
 use super::exit::CommandExit;
+use super::output::tr;
 use super::render;
-use super::translation::translate;
-use super::unit_file::{NAME, SYSTEM_HOME, UnitFile, runs_home};
+use super::translation::{tr_fill, translate, translate_fault};
+use super::unit_file::{NAME, SYSTEM_HOME, UnitFile, runs_home, sets_variable};
 use crate::cli::{Globals, ServiceChange, ServiceCommand, ServiceScope};
+use crate::config::{self, ConfigFault};
 use crate::home::Home;
 use crate::text::shell_word;
 
@@ -59,6 +62,15 @@ fn run_to(command: &ServiceCommand, globals: &Globals, mut out: &mut impl Write)
                      way, or see what would be done with: daoyou service install --dry-run"
                 ),
             };
+            let faults = target.environment_faults(globals)?;
+            if !faults.is_empty() {
+                // The environment of an installed service may come from elsewhere.
+                let is_refused = !change.dry_run && !target.unit.exists();
+                target.print_environment_faults(&faults, is_refused)?;
+                if is_refused {
+                    return Ok(CommandExit::Failed);
+                }
+            }
             let plan = install(&target, globals, version)?;
             let done = run_steps(&plan, change.dry_run, out)?;
             if done && !change.dry_run {
@@ -84,11 +96,12 @@ fn run_to(command: &ServiceCommand, globals: &Globals, mut out: &mut impl Write)
         }
         ServiceCommand::Status { scope, output } => {
             let mut status = ServiceTarget::find(*scope)?.status();
+            let exit = if status["error"].is_null() { CommandExit::Ok } else { CommandExit::Failed };
             if let (Some(error), false) = (status["error"].as_str(), output.json) {
                 status["error"] = translate(error).into();
             }
             let printed = if output.json { writeln!(out, "{status:#}") } else { render::fields(&status, &mut out) };
-            Ok(CommandExit::of_output(printed.map(|()| CommandExit::Ok))?)
+            Ok(CommandExit::of_output(printed.map(|()| exit))?)
         }
     }
 }
@@ -196,6 +209,66 @@ impl ServiceTarget {
         Ok(digits.parse().unwrap_or(0))
     }
 
+    /// Returns the faults of the service's configuration that come from its environment: the service has no variables of this shell.
+    fn environment_faults(&self, globals: &Globals) -> anyhow::Result<Vec<ConfigFault>> {
+        let own = if self.is_system { Some(SYSTEM_HOME.into()) } else { globals.home.clone() };
+        let home = Home::locate(own)?;
+        let faults_with = |env: &BTreeMap<String, String>| {
+            let draft = super::config::read(globals, &home, env);
+            let variables = draft.loaded.variables.clone();
+            (super::config::check(draft, &home, env).err().unwrap_or_default(), variables)
+        };
+        let here = config::environment();
+        let mut env = here.clone();
+        env.retain(|name, _| name == "HOME");
+        if faults_with(&env).0.is_empty() {
+            return Ok(Vec::new());
+        }
+        let manager = output(&self.systemctl(&["show-environment"])).unwrap_or_default();
+        let of_manager = manager.lines().filter_map(|line| line.split_once('='));
+        env.extend(of_manager.map(|(name, value)| (name.to_owned(), value.to_owned())));
+        let drop_ins = self.drop_ins();
+        env.extend(here.clone().into_iter().filter(|(name, _)| sets_variable(&drop_ins, name)));
+        let (mut faults, variables) = faults_with(&env);
+        let (known, _) = faults_with(&here);
+        faults.retain(|fault| match variables.get(&fault.key) {
+            Some(name) => !sets_variable(&drop_ins, name),
+            None => !known.contains(fault),
+        });
+        Ok(faults)
+    }
+
+    /// Returns the text of all drop-ins of the unit.
+    fn drop_ins(&self) -> String {
+        let files = fs::read_dir(self.drop_in_folder()).into_iter().flatten().flatten().map(|file| file.path());
+        let files = files.filter(|path| path.extension().is_some_and(|ending| ending == "conf"));
+        files.filter_map(|path| fs::read_to_string(path).ok()).collect::<Vec<_>>().join("\n")
+    }
+
+    fn drop_in_folder(&self) -> PathBuf {
+        self.unit.with_file_name(format!("{NAME}.d"))
+    }
+
+    fn print_environment_faults(&self, faults: &[ConfigFault], is_refused: bool) -> io::Result<()> {
+        let mut err = super::output::stderr();
+        let unchanged = if is_refused { tr("nothing was changed: ", "未做任何改动：") } else { "" };
+        let why = tr(
+            "the service has none of this shell's variables, and cannot start without them:",
+            "服务没有当前终端的环境变量，缺少它们就无法启动：",
+        );
+        writeln!(err, "daoyou: {unchanged}{why}")?;
+        for fault in faults {
+            writeln!(err, "  {}", translate_fault(fault))?;
+        }
+        let file = self.drop_in_folder().join("environment.conf");
+        let remedy = tr_fill(
+            "Write each secret to a file and name it in config.toml (\"file:PATH\"), or set the variables in {}:",
+            "把每个密钥写入文件，并在 config.toml 中写成 \"file:PATH\"；或者在 {} 中设置这些变量：",
+            &[&file.display()],
+        );
+        writeln!(err, "{remedy}\n  [Service]\n  EnvironmentFile=/path/to/a/private/file")
+    }
+
     /// Returns the state of the unit.
     fn status(&self) -> Value {
         const PROPERTIES: &str =
@@ -218,7 +291,6 @@ impl ServiceTarget {
                 status["says"] = text("StatusText");
             }
             Err(error) => {
-                status["active"] = Value::Null;
                 status["error"] = json!(format!("systemd cannot be asked: {error:#}"));
             }
         }

@@ -6,7 +6,7 @@ use std::path::Path;
 use anyhow::bail;
 use serde_json::Value;
 
-use super::access::{change_memory, change_store, read_memory, read_store};
+use super::access::answer_request;
 use super::environment::CommandEnvironment;
 use super::files::read_text;
 use super::memory::{FILE_LIMIT, print_hits};
@@ -20,34 +20,33 @@ use crate::query::{self, MemoryChange, MemoryQuery, StoreChange, StoreQuery};
 /// # Errors
 /// The session does not exist, or the change is invalid.
 pub async fn run(command: &SessionsCommand, environment: &CommandEnvironment) -> anyhow::Result<CommandExit> {
-    let home = &environment.home;
     match command {
         SessionsCommand::List(output) => {
-            let list = read_store(StoreQuery::Sessions, home).await?;
+            let list = answer_request(StoreQuery::Sessions, environment).await?;
             print(&list, *output, |out| render::table(&list, render::SESSIONS, "no sessions yet", out))
         }
         SessionsCommand::Show { key, output } => {
             let query =
                 if output.json { StoreQuery::Session(key.clone()) } else { StoreQuery::Transcript(key.clone()) };
-            let session = read_store(query, home).await?;
+            let session = answer_request(query, environment).await?;
             print(&session, *output, |out| render::session(&session, out))
         }
         SessionsCommand::Search { query, session, since, limit, output } => {
             let (text, session, since) = (query.clone(), session.clone(), since.clone());
             let hits =
-                read_memory(MemoryQuery::SearchMessages { text, session, since, limit: Some(*limit) }, environment)
+                answer_request(MemoryQuery::SearchMessages { text, session, since, limit: Some(*limit) }, environment)
                     .await?;
             print(&hits, *output, |out| print_hits(&hits, query, out))
         }
         SessionsCommand::Export { key, format, output } if output.json || *format == ExportFormat::Jsonl => {
-            let session = read_store(StoreQuery::Session(key.clone()), home).await?;
+            let session = answer_request(StoreQuery::Session(key.clone()), environment).await?;
             check_not_empty(&session)?;
             print(&session, Output { json: false }, |out| {
                 query::sessions::export_lines(&session).iter().try_for_each(|line| writeln!(out, "{}", CleanJson(line)))
             })
         }
         SessionsCommand::Export { key, .. } => {
-            let session = read_store(StoreQuery::Transcript(key.clone()), home).await?;
+            let session = answer_request(StoreQuery::Transcript(key.clone()), environment).await?;
             check_not_empty(&session)?;
             print(&session, Output { json: false }, |out| write_markdown(&session, out))
         }
@@ -55,7 +54,7 @@ pub async fn run(command: &SessionsCommand, environment: &CommandEnvironment) ->
             import(file, session.as_ref(), owner.as_ref(), *output, environment).await
         }
         SessionsCommand::Clear { key, output } => {
-            let cleared = change_store(StoreChange::ClearSession(key.clone()), home).await?;
+            let cleared = answer_request(StoreChange::ClearSession(key.clone()), environment).await?;
             print(&cleared, *output, |out| match cleared["cleared"] == true {
                 true => writeln!(out, "{key} begins anew; what was said stays searchable"),
                 false => writeln!(out, "there is no session {key}: nothing to clear"),
@@ -87,7 +86,7 @@ async fn import(
 ) -> anyhow::Result<CommandExit> {
     let text = read_text(file, FILE_LIMIT, "conversation")?;
     let change = MemoryChange::ImportSession { text, session: session.cloned(), owner: owner.cloned() };
-    let imported = change_memory(change, environment).await?;
+    let imported = answer_request(change, environment).await?;
     print(&imported, output, |out| {
         let (session, owner) = (render::text(&imported["session"]), render::text(&imported["owner"]));
         writeln!(out, "{session}: {} messages, of {owner}", imported["messages"])

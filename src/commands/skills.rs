@@ -137,7 +137,7 @@ fn choose<'a>(found: &'a FoundSkills, names: &[String], all: bool) -> anyhow::Re
         if found.skills.len() > 1 && !all {
             let en = "there are {} skills: name those to install, or --all: {}";
             let zh = "其中有 {} 个技能：请写出要安装的名称，或用 --all：{}";
-            bail!("{}", tr_fill(en, zh, &[&found.skills.len().to_string(), &known()]));
+            bail!("{}", tr_fill(en, zh, &[&found.skills.len(), &known()]));
         }
         return Ok(found.skills.iter().collect());
     }

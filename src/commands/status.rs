@@ -1,5 +1,6 @@
 //! `daoyou status` and `daoyou models`, for people.
 
+use std::fmt::Display;
 use std::io::{self, Write};
 
 use daoyou_channels::text::display_width;
@@ -8,7 +9,8 @@ use serde_json::{Value, json};
 
 use super::output::{self, tr};
 use super::render::{self, TableColumns, text};
-use super::translation::{fill_template, tr_fill, translate};
+use super::translation::{tr_fill, translate};
+use crate::config::NO_CREDENTIALS;
 use crate::gateway::format_age;
 use crate::text::format_size;
 
@@ -37,6 +39,7 @@ fn label(en: &'static str, zh: &'static str) -> String {
 fn state(word: &str) -> String {
     let zh = match word {
         "running" => "运行中",
+        "interrupted" => "已中断",
         "down" => "未运行",
         "starting" => "正在启动",
         "disabled" => "已停用",
@@ -80,31 +83,29 @@ pub fn status(status: &Value, mut out: impl Write) -> io::Result<()> {
     }
     write_lines(label("channels", "渠道"), &status["channels"], channel_line, &mut out)?;
     queues(status, &mut out)?;
-    if let Some(line) = jobs(&status["jobs"]) {
-        writeln!(out, "{}{line}", label("jobs", "任务"))?;
-    }
     let today = &status["today"];
-    let turns = match today["turns"].as_u64() {
-        Some(1) => tr("{} turn, ", "{} 轮，"),
-        _ => tr("{} turns, ", "{} 轮，"),
-    };
-    let turns = fill_template(turns, &[today["turns"].to_string()]);
-    writeln!(out, "{}{turns}{}", label("today", "今天"), render::used(today))?;
-    if let Some(line) = heartbeat(&status["heartbeat"]) {
-        writeln!(out, "{}{line}", label("heartbeat", "心跳"))?;
-    }
-    if let Some(line) = memory(&status["memory"]) {
-        writeln!(out, "{}{line}", label("memory", "记忆"))?;
-    }
-    if let Some(line) = caches(&status["caches"]) {
-        writeln!(out, "{}{line}", label("caches", "缓存"))?;
+    let turns = if today["turns"] == 1 { "{} turn, {}" } else { "{} turns, {}" };
+    let summaries = [
+        (label("jobs", "任务"), jobs(&status["jobs"])),
+        (label("today", "今天"), Some(tr_fill(turns, "{} 轮，{}", &[&today["turns"], &render::used(today)]))),
+        (label("heartbeat", "心跳"), heartbeat(&status["heartbeat"])),
+        (label("memory", "记忆"), memory(&status["memory"])),
+        (label("caches", "缓存"), caches(&status["caches"])),
+    ];
+    for (label, summary) in summaries {
+        summary.into_iter().try_for_each(|summary| writeln!(out, "{label}{summary}"))?;
     }
     write_lines(label("runs", "后台"), &status["processes"], process_line, &mut out)?;
-    write_lines(label("turns", "轮次"), &status["last_turns"], turn_line, &mut out)
+    write_lines(label("turns", "轮次"), &status["last_turns"], |turn| turn_line(turn, is_up(status)), &mut out)
 }
 
 /// Writes a line for each item of a list, the first one with `label`.
-fn write_lines(mut label: String, list: &Value, line: fn(&Value) -> String, mut out: impl Write) -> io::Result<()> {
+fn write_lines(
+    mut label: String,
+    list: &Value,
+    line: impl Fn(&Value) -> String,
+    mut out: impl Write,
+) -> io::Result<()> {
     for item in render::items(list) {
         writeln!(out, "{label}{}", line(item))?;
         label = " ".repeat(LABEL_WIDTH);
@@ -116,10 +117,9 @@ fn write_lines(mut label: String, list: &Value, line: fn(&Value) -> String, mut 
 fn services(status: &Value, mut out: impl Write) -> io::Result<()> {
     let services = || render::items(&status["services"]).iter();
     for row in services() {
-        let since = ago(&row["since"]).map(|age| fill_template(tr(", for {}", "，已 {}"), &[age])).unwrap_or_default();
+        let since = ago(&row["since"]).map(|age| tr_fill(", for {}", "，已 {}", &[&age])).unwrap_or_default();
         let (provider, message, code) = (text(&row["provider"]), translate(&text(&row["message"])), text(&row["code"]));
-        let words = [provider, since, message, code];
-        let line = fill_template(tr("for {}{}: {} ({})", "{}{}：{}（{}）"), &words);
+        let line = tr_fill("for {}{}: {} ({})", "{}{}：{}（{}）", &[&provider, &since, &message, &code]);
         writeln!(out, "{}{line}", label("WAITS", "等待服务"))?;
     }
     let is_named = |row: &&Value| services().any(|named| named["provider"] == row["provider"]);
@@ -136,66 +136,73 @@ fn services(status: &Value, mut out: impl Write) -> io::Result<()> {
 /// Writes the sizes of the database.
 fn database(database: &Value, mut out: impl Write) -> io::Result<()> {
     let size = |key: &str| format_size(database[key].as_u64().unwrap_or(0));
-    match database["size"].as_u64() {
+    let words = match database["size"].as_u64() {
         Some(_) => {
-            let sizes = [size("size"), size("wal"), size("free")];
-            let words = fill_template(tr("{}, log {}, not in use {}", "{}，日志 {}，空闲 {}"), &sizes);
-            writeln!(out, "{}{words}", label("database", "数据库"))
+            let sizes: [&dyn Display; 3] = [&size("size"), &size("wal"), &size("free")];
+            tr_fill("{}, log {}, not in use {}", "{}，日志 {}，空闲 {}", &sizes)
         }
-        None => writeln!(out, "{}{}", label("database", "数据库"), tr("none yet", "尚未创建")),
-    }
+        None => tr("none yet", "尚未创建").to_owned(),
+    };
+    writeln!(out, "{}{words}", label("database", "数据库"))
 }
 
 /// Writes the numbers of waiting, running and dead messages.
 fn queues(status: &Value, mut out: impl Write) -> io::Result<()> {
     let queues = &status["queues"];
     let waits = |count: &str, oldest: &str| match ago(&queues[oldest]) {
-        Some(age) => fill_template(tr("{} (oldest {})", "{}（最早 {}）"), &[queues[count].to_string(), age]),
+        Some(age) => tr_fill("{} (oldest {})", "{}（最早 {}）", &[&queues[count], &age]),
         None => queues[count].to_string(),
     };
     let waiting = match queues["waiting"].as_u64() {
         None | Some(0) => String::new(),
-        Some(waiting) => fill_template(tr(", {} waiting", "，{} 条在等待"), &[waiting.to_string()]),
+        Some(waiting) => tr_fill(", {} waiting", "，{} 条在等待", &[&waiting]),
     };
-    let numbers = [
-        waits("inbound", "oldest_inbound"),
-        queues["running"].to_string(),
-        waiting,
-        waits("outbound", "oldest_outbound"),
-        status["dead_letters"].to_string(),
-    ];
-    let words = tr("in {}, {} running{}; out {}; dead letters {}", "待处理 {}，处理中 {}{}；待投递 {}；死信 {}");
-    writeln!(out, "{}{}", label("queues", "队列"), fill_template(words, &numbers))?;
-    let mut note = |key: &str, one, more, command: &str| match status[key].as_u64() {
+    let (en, zh) = if is_up(status) { ("{} running", "处理中 {}") } else { ("{} interrupted", "已中断 {}") };
+    let running = tr_fill(en, zh, &[&queues["running"]]);
+    let (inbound, outbound) = (waits("inbound", "oldest_inbound"), waits("outbound", "oldest_outbound"));
+    let (en, zh) = ("in {}, {}{}; out {}; dead letters {}", "待处理 {}，{}{}；待投递 {}；死信 {}");
+    let words = tr_fill(en, zh, &[&inbound, &running, &waiting, &outbound, &status["dead_letters"]]);
+    writeln!(out, "{}{words}", label("queues", "队列"))?;
+    let mut note = |key: &str, [one, more, zh]: [&str; 3], command: &str| match status[key].as_u64() {
         None | Some(0) => Ok(()),
         Some(count) => {
-            let words = fill_template(if count == 1 { one } else { more }, &[count.to_string()]);
+            let words = tr_fill(if count == 1 { one } else { more }, zh, &[&count]);
             writeln!(out, "          {words}{}`{command}`", tr(": ", "："))
         }
     };
-    let calls = "{} 个调用在等你批准";
-    let (one, more) = (tr("{} call waits for your approval", calls), tr("{} calls wait for your approval", calls));
-    note("approvals", one, more, "daoyou approvals list")?;
-    let messages = "{} 条消息已放弃处理";
-    let (one, more) = (tr("{} message was given up", messages), tr("{} messages were given up", messages));
-    note("dead_messages", one, more, "daoyou queue list")
+    let calls = ["{} call waits for your approval", "{} calls wait for your approval", "{} 个调用在等你批准"];
+    note("approvals", calls, "daoyou approvals list")?;
+    let messages = ["{} message was given up", "{} messages were given up", "{} 条消息已放弃处理"];
+    note("dead_messages", messages, "daoyou queue list")
 }
 
-/// Formats a turn with its id.
-fn turn_line(turn: &Value) -> String {
+/// Formats a turn with its id. Without a gateway, a turn that is marked as running was interrupted; the next start continues it.
+fn turn_line(turn: &Value, is_up: bool) -> String {
     let error = turn["error"].as_str().map(|code| format!(" ({code})")).unwrap_or_default();
-    let when = ago(&turn["at"]).map(|age| fill_template(tr("{} ago", "{} 前"), &[age])).unwrap_or_default();
+    let when = ago(&turn["at"]).map(|age| tr_fill("{} ago", "{} 前", &[&age])).unwrap_or_default();
     let (session, id) = (text(&turn["session"]), text(&turn["turn"]));
-    format!("{}{error}  {session}  {when}  {id}", state(&text(&turn["outcome"])))
+    let outcome = match text(&turn["outcome"]) {
+        outcome if outcome == "running" && !is_up => "interrupted".to_owned(),
+        outcome => outcome,
+    };
+    format!("{}{error}  {session}  {when}  {id}", state(&outcome))
+}
+
+/// Returns true if a gateway runs.
+fn is_up(status: &Value) -> bool {
+    status["gateway"] == "up"
 }
 
 /// Writes whether and where the gateway is running, and whether it accepts messages.
 fn head(status: &Value, mut out: impl Write) -> io::Result<()> {
-    let up = status["gateway"] == "up";
+    let up = is_up(status);
     let head = match up {
+        // A gateway that was asked over HTTP reports no process.
+        true if status["pid"].is_null() => tr("up, read-only", "正在运行（只读）").to_owned(),
         true => {
-            let facts = [text(&status["uptime"]), status["pid"].to_string(), text(&status["version"])];
-            fill_template(tr("up {}, pid {}, version {}", "已运行 {}，进程 {}，版本 {}"), &facts)
+            let (uptime, version) = (text(&status["uptime"]), text(&status["version"]));
+            let (en, zh) = ("up {}, pid {}, version {}", "已运行 {}，进程 {}，版本 {}");
+            tr_fill(en, zh, &[&uptime, &status["pid"], &version])
         }
         false => tr("down; `daoyou gateway` starts it", "未运行；用 `daoyou gateway` 启动").to_owned(),
     };
@@ -205,7 +212,13 @@ fn head(status: &Value, mut out: impl Write) -> io::Result<()> {
         writeln!(out, "          {}{}", tr("takes no messages: ", "不接收消息："), translate(&intake))?;
     }
     for missing in render::items(&status["missing"]) {
-        writeln!(out, "          {}{}", tr("it cannot start: ", "无法启动："), translate(&text(missing)))?;
+        let missing = text(missing);
+        let label = match missing.contains(NO_CREDENTIALS) {
+            // The service may start all the same.
+            true => tr("not checked: ", "未检查："),
+            false => tr("it cannot start: ", "无法启动："),
+        };
+        writeln!(out, "          {label}{}", translate(&missing))?;
     }
     writeln!(out, "{}{}", label("home", "主目录"), text(&status["home"]))?;
     writeln!(out, "{}{}", label("listen", "监听"), text(&status["listen"]))?;
@@ -214,8 +227,8 @@ fn head(status: &Value, mut out: impl Write) -> io::Result<()> {
         writeln!(out, "{}{} {hint}", label("page", "网页"), text(&status["page"]))?;
     }
     if let Some(url) = status["login"]["url"].as_str() {
-        let seconds = status["login"]["expires_in"].to_string();
-        let hint = tr_fill("(once, within {} s)", "（{} 秒内有效，仅可使用一次）", &[&seconds]);
+        let (en, zh) = ("(once, within {} s)", "（{} 秒内有效，仅可使用一次）");
+        let hint = tr_fill(en, zh, &[&status["login"]["expires_in"]]);
         writeln!(out, "{}{} {hint}", label("login", "登录"), output::field(url))?;
     }
     let waiting: Vec<_> = render::items(&status["restart_needed"]).iter().map(text).collect();
@@ -235,15 +248,13 @@ fn jobs(jobs: &Value) -> Option<String> {
     if enabled + disabled == 0 {
         return None;
     }
-    let mut line =
-        fill_template(tr("{}, {} disabled", "{} 个，停用 {} 个"), &[enabled.to_string(), disabled.to_string()]);
+    let mut line = tr_fill("{}, {} disabled", "{} 个，停用 {} 个", &[&enabled, &disabled]);
     if jobs["next"].is_string() {
-        line.push_str(&fill_template(tr("; next {}", "；下次 {}"), &[text(&jobs["next"])]));
+        line.push_str(&tr_fill("; next {}", "；下次 {}", &[&text(&jobs["next"])]));
     }
     if paused > 0 {
-        let words =
-            tr("; {} stopped by daoyou itself: `daoyou cron list`", "；{} 个因连续失败被暂停：`daoyou cron list`");
-        line.push_str(&fill_template(words, &[paused.to_string()]));
+        let en = "; {} stopped by daoyou itself: `daoyou cron list`";
+        line.push_str(&tr_fill(en, "；{} 个因连续失败被暂停：`daoyou cron list`", &[&paused]));
     }
     if jobs["runs"] == false {
         line.push_str(tr("; none runs (cron.enabled = false)", "；均不运行（cron.enabled = false）"));
@@ -258,13 +269,13 @@ fn memory(memory: &Value) -> Option<String> {
     if known + count("messages") + count("behind") == 0 {
         return None;
     }
-    let words = match count("messages") {
-        1 => tr("{} known, {} message can be found", "记得 {} 条，可搜索 {} 条消息"),
-        _ => tr("{} known, {} messages can be found", "记得 {} 条，可搜索 {} 条消息"),
+    let en = match count("messages") {
+        1 => "{} known, {} message can be found",
+        _ => "{} known, {} messages can be found",
     };
-    let mut line = fill_template(words, &[known.to_string(), count("messages").to_string()]);
+    let mut line = tr_fill(en, "记得 {} 条，可搜索 {} 条消息", &[&known, &count("messages")]);
     if count("behind") > 0 {
-        line.push_str(&fill_template(tr(", {} to come", "，还有 {} 条待索引"), &[count("behind").to_string()]));
+        line.push_str(&tr_fill(", {} to come", "，还有 {} 条待索引", &[&count("behind")]));
     }
     if index["made_anew"] == true {
         line.push_str(tr("; the index is being rebuilt", "；正在重建索引"));
@@ -286,10 +297,10 @@ fn heartbeat(heartbeat: &Value) -> Option<String> {
     let next = heartbeat["next"].as_str().and_then(|next| next.parse::<Timestamp>().ok());
     let next = next.map_or_else(
         || tr("on, waits for a gateway", "已启用，等待网关启动").to_owned(),
-        |next| fill_template(tr("next {}", "下次 {}"), &[output::local_time(next)]),
+        |next| tr_fill("next {}", "下次 {}", &[&output::local_time(next)]),
     );
-    let numbers = [next, heartbeat["tokens_today"].to_string(), heartbeat["tokens_per_day"].to_string()];
-    Some(fill_template(tr("{}; {} of {} tokens today", "{}；今天已用 {} / {} 个 token"), &numbers))
+    let (en, zh) = ("{}; {} of {} tokens today", "{}；今天已用 {} / {} 个 token");
+    Some(tr_fill(en, zh, &[&next, &heartbeat["tokens_today"], &heartbeat["tokens_per_day"]]))
 }
 
 /// Summarizes the caches that have lookups.
@@ -297,9 +308,8 @@ fn caches(caches: &Value) -> Option<String> {
     let line = |(name, cache): (&String, &Value)| {
         let count = |key: &str| cache[key].as_u64().unwrap_or(0);
         let (hits, misses, entries) = (count("hits"), count("misses"), count("entries"));
-        let words = tr("{} {} hits, {} misses, {} kept", "{} 命中 {} 次，未命中 {} 次，现存 {} 条");
-        let numbers = [hits, misses, entries].map(|number| number.to_string());
-        (hits + misses > 0).then(|| fill_template(words, &[&[name.clone()][..], &numbers].concat()))
+        let (en, zh) = ("{} {} hits, {} misses, {} kept", "{} 命中 {} 次，未命中 {} 次，现存 {} 条");
+        (hits + misses > 0).then(|| tr_fill(en, zh, &[&name, &hits, &misses, &entries]))
     };
     let lines: Vec<_> = caches.as_object()?.iter().filter_map(line).collect();
     (!lines.is_empty()).then(|| lines.join("; "))
@@ -308,7 +318,7 @@ fn caches(caches: &Value) -> Option<String> {
 /// Describes whether a provider's circuit breaker admits calls.
 fn circuit_words(row: &Value) -> String {
     match row["circuit_seconds"].as_u64() {
-        Some(seconds) => fill_template(tr("not asked for the next {} s", "{} 秒内不再请求"), &[seconds.to_string()]),
+        Some(seconds) => tr_fill("not asked for the next {} s", "{} 秒内不再请求", &[&seconds]),
         None => tr("asked with one call at a time", "正以单个请求试探").to_owned(),
     }
 }
@@ -316,7 +326,7 @@ fn circuit_words(row: &Value) -> String {
 fn channel_line(channel: &Value) -> String {
     let mut line = format!("{} {}", text(&channel["name"]), state(&text(&channel["state"])));
     if channel["queued"].as_u64().is_some_and(|queued| queued > 0) {
-        line.push_str(&fill_template(tr(", {} queued", "，排队 {} 条"), &[channel["queued"].to_string()]));
+        line.push_str(&tr_fill(", {} queued", "，排队 {} 条", &[&channel["queued"]]));
     }
     for words in ["error", "note"].into_iter().filter_map(|key| channel[key].as_str()) {
         line.push_str(&format!(": {words}"));
@@ -329,10 +339,9 @@ fn process_line(process: &Value) -> String {
     let label = process["label"].as_str().map(|label| format!(" {label}")).unwrap_or_default();
     let age = ago(&process["since"]).map(|age| format!("{}{age}", tr(", ", "，"))).unwrap_or_default();
     let detached = if process["detached"] == true { tr(", detached", "，脱离网关运行") } else { "" };
-    let (id, pid) = (text(&process["id"]), process["pid"].to_string());
-    let (session, command) = (text(&process["session"]), text(&process["command"]));
-    let values = [&id, &label, &age, &pid, detached, &session, &command];
-    tr_fill("{}{}{}, pid {}{}, for {}: {}", "{}{}{}，进程 {}{}，会话 {}：{}", &values)
+    let [id, session, command] = ["id", "session", "command"].map(|key| text(&process[key]));
+    let (en, zh) = ("{}{}{}, pid {}{}, for {}: {}", "{}{}{}，进程 {}{}，会话 {}：{}");
+    tr_fill(en, zh, &[&id, &label, &age, &process["pid"], &detached, &session, &command])
 }
 
 /// Formats the age of a time.
@@ -343,17 +352,17 @@ fn ago(time: &Value) -> Option<String> {
 
 /// Describes the last failure of a provider.
 fn last_failure(provider: &Value, error: &str) -> String {
-    tr_fill("{} failed the last time: {}", "{} 上一次失败：{}", &[&text(provider), error])
+    tr_fill("{} failed the last time: {}", "{} 上一次失败：{}", &[&text(provider), &error])
 }
 
 /// Writes the services, and below them the models of the probed ones.
 pub fn models(found: &Value, mut out: impl Write) -> io::Result<()> {
     let providers = || render::items(&found["providers"]).iter();
-    let model = found["model"].to_string();
+    let model = &found["model"];
     let head = match (found["takes"].as_str(), found["error"].as_str()) {
-        (Some(takes), _) => tr_fill("agent.model = {}, which is {}", "agent.model = {}，即 {}", &[&model, takes]),
+        (Some(takes), _) => tr_fill("agent.model = {}, which is {}", "agent.model = {}，即 {}", &[model, &takes]),
         (None, error) => {
-            tr_fill("agent.model = {}: {}", "agent.model = {}：{}", &[&model, &translate(error.unwrap_or_default())])
+            tr_fill("agent.model = {}: {}", "agent.model = {}：{}", &[model, &translate(error.unwrap_or_default())])
         }
     };
     writeln!(out, "{head}\n")?;
@@ -374,7 +383,7 @@ pub fn models(found: &Value, mut out: impl Write) -> io::Result<()> {
     for (model, limit) in found["stated_contexts"].as_object().into_iter().flatten() {
         let en = "{} holds {} tokens, as its service said when it refused more";
         let zh = "{} 最多容纳 {} 个 token：服务拒绝更长的请求时这样说";
-        writeln!(out, "\n{}", tr_fill(en, zh, &[model, &limit.to_string()]))?;
+        writeln!(out, "\n{}", tr_fill(en, zh, &[model, limit]))?;
     }
     if let Some(lack) = found["lack"].as_str() {
         writeln!(out, "\n{}", translate(lack))?;
@@ -391,31 +400,31 @@ pub fn models(found: &Value, mut out: impl Write) -> io::Result<()> {
 fn provider_notes(row: &Value, mut out: impl Write) -> io::Result<()> {
     let name = text(&row["name"]);
     if let Some(error) = row["error"].as_str() {
-        writeln!(out, "\n{}", tr_fill("{}: {}", "{}：{}", &[&name, error]))?;
+        writeln!(out, "\n{}", tr_fill("{}: {}", "{}：{}", &[&name, &error]))?;
     }
     if let Some(failure) = row["last_failure"].as_str() {
         writeln!(out, "\n{}", last_failure(&row["name"], failure))?;
     }
     if let Some(model) = row["answers"].as_str() {
-        writeln!(out, "\n{}", tr_fill("{} answers as {}", "{} 以 {} 响应", &[&name, model]))?;
+        writeln!(out, "\n{}", tr_fill("{} answers as {}", "{} 以 {} 响应", &[&name, &model]))?;
     }
     if let Some(error) = row["call_error"].as_str().filter(|error| Some(*error) != row["error"].as_str()) {
-        writeln!(out, "\n{}", tr_fill("{} does not answer: {}", "{} 没有响应：{}", &[&name, error]))?;
+        writeln!(out, "\n{}", tr_fill("{} does not answer: {}", "{} 没有响应：{}", &[&name, &error]))?;
     }
     if row["circuit"].as_str().is_some_and(|state| state != "closed") {
         let fails = tr_fill("{} fails again and again: {}", "{} 连续失败：{}", &[&name, &circuit_words(row)]);
         writeln!(out, "\n{fails}")?;
     }
     let Some(models) = row["models"].as_array() else { return Ok(()) };
-    writeln!(out, "\n{}", tr_fill("{} lists {} models", "{} 列出 {} 个模型", &[&name, &models.len().to_string()]))?;
+    writeln!(out, "\n{}", tr_fill("{} lists {} models", "{} 列出 {} 个模型", &[&name, &models.len()]))?;
     for model in models.iter().take(NAMES) {
         writeln!(out, "  {name}/{}", text(model))?;
     }
     match models.len().checked_sub(NAMES) {
         None | Some(0) => Ok(()),
         Some(more) => {
-            let words = tr("  and {} more; --json has them all", "  还有 {} 个；用 --json 查看全部");
-            writeln!(out, "{}", fill_template(words, &[more.to_string()]))
+            let (en, zh) = ("  and {} more; --json has them all", "  还有 {} 个；用 --json 查看全部");
+            writeln!(out, "{}", tr_fill(en, zh, &[&more]))
         }
     }
 }
@@ -424,7 +433,7 @@ fn provider_notes(row: &Value, mut out: impl Write) -> io::Result<()> {
 fn needs(row: &Value) -> String {
     match (row["key_from"].as_str(), row["configured"] == true, row["needs_key"] == true) {
         (Some(from), ..) if from.contains('.') => tr("in the configuration", "在配置中").to_owned(),
-        (Some(variable), ..) => tr_fill("{} is set", "已设置 {}", &[variable]),
+        (Some(variable), ..) => tr_fill("{} is set", "已设置 {}", &[&variable]),
         (None, true, _) => tr("configured", "已配置").to_owned(),
         (None, _, true) => tr_fill("needs {}", "需要 {}", &[&text(&row["key_variables"][0])]),
         _ if row["name"] == "offline" => tr("built in", "内置").to_owned(),
@@ -444,7 +453,7 @@ fn tokens(count: u64) -> String {
 /// Formats a price such as `1.25 in, 10 out, 0.125 cached USD`; `None` if it is unknown.
 fn price(price: &Value) -> Option<String> {
     let (input, output) = (price["input"].as_f64()?, price["output"].as_f64()?);
-    let cached = price["cached"].as_f64().map(|cached| tr_fill(", {} cached", "，缓存 {}", &[&cached.to_string()]));
-    let values = [input.to_string(), output.to_string(), cached.unwrap_or_default(), text(&price["currency"])];
-    Some(fill_template(tr("{} in, {} out{} {}", "输入 {}，输出 {}{} {}"), &values))
+    let cached = price["cached"].as_f64().map(|cached| tr_fill(", {} cached", "，缓存 {}", &[&cached]));
+    let (cached, currency) = (cached.unwrap_or_default(), text(&price["currency"]));
+    Some(tr_fill("{} in, {} out{} {}", "输入 {}，输出 {}{} {}", &[&input, &output, &cached, &currency]))
 }

@@ -135,7 +135,7 @@ async fn run_by_hand(
 
 /// Writes a result as people read it; its metadata goes to standard error.
 fn show_result(result: &Value, out: &mut Stdout) -> io::Result<()> {
-    let in_colour = out.has_colours();
+    let in_colour = out.colours;
     let text = |key: &str| result[key].as_str().unwrap_or_default();
     if !text("error").is_empty() {
         out.write_rendered(&render_output(text("error"), false, COLUMNS, in_colour))?;

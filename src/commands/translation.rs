@@ -1,6 +1,8 @@
 //! Translates findings and configuration faults into Chinese. They arrive as complete English sentences, some over the control
 //! socket, so the translation recognizes them by their words.
 
+use std::fmt::Display;
+
 use super::output::tr;
 use crate::config::ConfigFault;
 
@@ -12,7 +14,7 @@ const BETWEEN_PARTS: &str = "; ";
 const MAX_DEPTH: usize = 3;
 
 /// Replaces each `{}` by the next of `values`, and `{0}` by the first.
-pub fn fill_template(template: &str, values: &[String]) -> String {
+fn fill_template(template: &str, values: &[&dyn Display]) -> String {
     let mut filled = String::new();
     let mut rest = template;
     let mut next = values.iter();
@@ -21,15 +23,15 @@ pub fn fill_template(template: &str, values: &[String]) -> String {
         let Some((number, behind)) = behind.split_once('}') else { break };
         let value =
             if number.is_empty() { next.next() } else { number.parse().ok().and_then(|at: usize| values.get(at)) };
-        filled.push_str(value.map_or("", String::as_str));
+        filled.extend(value.map(ToString::to_string));
         rest = behind;
     }
     filled + rest
 }
 
-/// Fills the template of the output language, like [`fill_template`].
-pub fn tr_fill(en: &str, zh: &str, values: &[&str]) -> String {
-    fill_template(tr(en, zh), &values.iter().map(|value| (*value).to_owned()).collect::<Vec<_>>())
+/// Fills the template of the output language: replaces each `{}` by the next of `values`, and `{0}` by the first.
+pub fn tr_fill(en: &str, zh: &str, values: &[&dyn Display]) -> String {
+    fill_template(tr(en, zh), values)
 }
 
 /// Returns a sentence in the output language; unchanged if there is no translation.
@@ -77,6 +79,7 @@ fn translated_whole(english: &str, depth: usize) -> Option<String> {
             depth.and_then(|depth| translated(value, depth)).unwrap_or_else(|| value.to_owned())
         };
         let values: Vec<_> = values.into_iter().map(value).collect();
+        let values: Vec<&dyn Display> = values.iter().map(|value| value as &dyn Display).collect();
         Some(fill_template(chinese, &values))
     })
 }
@@ -118,7 +121,6 @@ mod tests {
             ("unknown key; the nearest known key is agent.model", Some("没有这个键；最接近的是 agent.model")),
             ("the value is a text", Some("这里是文本")),
             ("it answers, but not now: it cannot be reached: x", Some("有响应，但暂时不可用：无法连接：x")),
-            ("unknown key; the nearest known key is model", Some("没有这个键；最接近的是 model")),
             (
                 "no gateway runs; /webhook/demo: not tried, as no gateway serves it; no callback_url: replies are picked up",
                 Some("网关未运行；/webhook/demo：没有网关提供服务，未尝试；未设置 callback_url：回答由对方来取"),
@@ -167,6 +169,7 @@ mod tests {
                 "/a/b.tar already exists: choose another name, or overwrite it with --force",
                 Some("/a/b.tar 已存在：请换一个文件名，或用 --force 覆盖"),
             ),
+            ("/a/b.tar cannot be written: its disk is full", Some("无法写入 /a/b.tar：磁盘已满")),
             (
                 "w/a: the folder, with all that is in it: it cannot be read: denied",
                 Some("w/a：文件夹及其全部内容：无法读取：denied"),
@@ -175,8 +178,18 @@ mod tests {
                 "w: 3 of its 6 entries, from 4 on: a backup takes at most 5 entries of w",
                 Some("w：其 6 项中自 4 起的 3 项：备份最多包含 w 的 5 项"),
             ),
+            (
+                "/h/c.toml:5: providers.p.api_key: a systemd credential can be read only in the service: \
+                 CREDENTIALS_DIRECTORY is not set here",
+                Some(
+                    "/h/c.toml:5：providers.p.api_key：systemd 凭据只有在服务中才能读取，这里未设置 CREDENTIALS_DIRECTORY",
+                ),
+            ),
+            (
+                "it answers at 127.0.0.1:1, but takes no messages: the home is on a read-only file system",
+                Some("它在 127.0.0.1:1 响应，但不接收消息：主目录位于只读文件系统"),
+            ),
             ("something else; and more", None),
-            ("something else", None),
             ("", None),
         ] {
             assert_eq!(translated(english, MAX_DEPTH).as_deref(), chinese, "{english}");
@@ -203,7 +216,7 @@ mod tests {
         let service =
             ["manager", "unit", "installed", "enabled", "active", "pid", "restarts", "since", "result", "says"];
         let keys = [&queue[..], &answers, &agents, &service].concat();
-        let empty = ["nothing waits for your approval", "nothing waits, and everything is delivered", "no tokens"];
+        let empty = ["nothing waits for your approval", render::EMPTY_QUEUE, "no tokens"];
         for english in headings.chain(keys).chain(empty) {
             assert!(translated(english, MAX_DEPTH).is_some(), "{english}");
         }
@@ -241,6 +254,29 @@ mod tests {
             let [fault] = &faults[..] else { panic!("{text}: {faults:?}") };
             assert_eq!(translated(&fault.wrong, MAX_DEPTH).as_deref(), Some(wrong), "{fault}");
             assert_eq!(translated(&fault.allowed, MAX_DEPTH).as_deref(), Some(allowed), "{fault}");
+        }
+    }
+
+    /// Each fault of the configuration is wholly Chinese, except for names, quoted values and the errors of other libraries.
+    #[test]
+    fn no_fault_of_the_configuration_is_half_translated() {
+        let english = regex::Regex::new("[a-z]+ [a-z]+ [a-z]+").unwrap();
+        let quoted = regex::Regex::new("\"[^\"]*\"|`[^`]*`").unwrap();
+        for example in include_str!("../config/faults.txt").split("\n\n") {
+            let lines = || example.lines().filter(|line| !line.starts_with("=> "));
+            let (variables, text): (Vec<_>, Vec<_>) = lines().partition(|line| line.starts_with("$ "));
+            let pair = |line: &str| line[2..].split_once('=').map(|(name, value)| (name.to_owned(), value.to_owned()));
+            let env = variables.into_iter().filter_map(pair).collect();
+            let text = text.join("\n");
+            let source = ConfigSource::Draft { path: Path::new("config.toml"), text: &text };
+            for fault in config::read(source, &env).complete().err().unwrap_or_default() {
+                let foreign = ["not TOML: ", "cannot read ", "syntax error: ", "unknown filter: "];
+                for part in [&fault.wrong, &fault.allowed].into_iter().filter(|part| !part.is_empty()) {
+                    let chinese = translated(part, MAX_DEPTH).unwrap_or_else(|| part.clone());
+                    let is_foreign = foreign.iter().any(|start| part.starts_with(start));
+                    assert!(is_foreign || !english.is_match(&quoted.replace_all(&chinese, "")), "{part}: {chinese}");
+                }
+            }
         }
     }
 

@@ -84,6 +84,17 @@ pub fn runs_home(unit: &str, home: &Path, is_default: bool) -> bool {
     }
 }
 
+/// Returns true if the drop-ins of a unit set the variable `name`, or read variables from a file, which may set it.
+pub fn sets_variable(drop_ins: &str, name: &str) -> bool {
+    let is_name = |word: &str| word.trim_matches(['"', '\'']).split('=').next() == Some(name);
+    let joined = drop_ins.replace("\\\n", " ");
+    joined.lines().filter_map(|line| line.split_once('=')).any(|(setting, value)| match setting.trim() {
+        "EnvironmentFile" => !value.is_empty(),
+        "Environment" | "PassEnvironment" => value.split_whitespace().any(is_name),
+        _ => false,
+    })
+}
+
 fn home_line(home: &Path) -> String {
     format!("Environment={}", word(&format!("DAOYOU_HOME={}", home.display()), "$"))
 }
@@ -118,6 +129,21 @@ mod tests {
                 assert!(text.lines().any(|line| line == expected), "{expected}\n{text}");
                 assert_eq!(text.matches("ExecStart=").count(), 1);
             }
+        }
+    }
+
+    #[test]
+    fn a_variable_is_set_by_a_drop_in() {
+        for (drop_ins, expected) in [
+            ("[Service]\nEnvironment=\"KEY=a b\" OTHER=x\n", true),
+            ("[Service]\nEnvironment=OTHER=x KEY=y\n", true),
+            ("[Service]\n PassEnvironment=OTHER KEY\n", true),
+            ("[Service]\nEnvironmentFile=-/etc/daoyou.env\n", true),
+            ("[Service]\nEnvironmentFile=\n", false),
+            ("[Service]\nEnvironment=KEYS=x\n#Environment=KEY=x\nLoadCredential=KEY:/k\n", false),
+            ("", false),
+        ] {
+            assert_eq!(sets_variable(drop_ins, "KEY"), expected, "{drop_ins}");
         }
     }
 

@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::path::{Component, Path};
 use std::time::Duration;
 
-use daoyou_channels::settings::{Secret, Span};
+use daoyou_channels::settings::{Secret, SettingFault, Span, join_key, quoted};
 use daoyou_channels::webhook::{Verify, WebhookConfig};
 use reqwest::Url;
 use reqwest::header::{HeaderName, HeaderValue};
 
-use super::check_modules::{self, SettingFault};
-use super::fault::{ConfigFault, SettingOrigin, inside, join, nearest_origin, quoted};
+use super::check_modules;
+use super::fault::{ConfigFault, SettingOrigin, inside, nearest_origin};
 use super::settings::Config;
 use super::shape::SettingShape;
 use crate::cron::{similar_time_zone, time_zone};
@@ -36,20 +36,17 @@ pub(super) fn check(
     let mut checks = ConfigChecker { origins, known, found: Vec::new() };
     checks.agent(config);
     for (name, provider) in &config.providers {
-        checks.provider(&join("providers", name), name, provider);
+        checks.provider(&join_key("providers", name), name, provider);
     }
     for (name, hook) in &config.channels.webhook {
-        checks.webhook(config, &join("channels.webhook", name), name, hook);
+        checks.webhook(config, &join_key("channels.webhook", name), name, hook);
     }
-    for SettingFault { keys, wrong, allowed } in check_modules::faults(config) {
-        let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
-        checks.fault(&keys, wrong, &allowed);
-    }
+    check_modules::faults(config).into_iter().for_each(|fault| checks.add(fault));
     if let Some(token) = &config.gateway.token {
         checks.sendable("gateway.token", token);
     }
     for (name, agent) in &config.agents {
-        checks.optional_model(&join(&join("agents", name), "model"), &agent.model);
+        checks.optional_model(&join_key(&join_key("agents", name), "model"), &agent.model);
     }
     checks.owner(config);
     checks.identities(config);
@@ -104,7 +101,17 @@ impl ConfigChecker<'_> {
             let wrong = format!("\"{}\" is listed twice", name.as_str());
             self.fault(&["agent.middleware"], wrong, "each name once, in the order from outside to inside");
         }
-        self.not_zero("tools.exec.timeout", config.tools.exec.timeout);
+        let tools = &config.tools;
+        for (key, span) in [
+            ("tools.timeout", tools.timeout),
+            ("tools.exec.timeout", tools.exec.timeout),
+            ("tools.exec.background_timeout", tools.exec.background_timeout),
+            ("tools.lsp.timeout", tools.lsp.timeout),
+            ("tools.lsp.startup_timeout", tools.lsp.startup_timeout),
+            ("approval.expires", config.approval.expires),
+        ] {
+            self.not_zero(key, span);
+        }
         for path in &config.tools.strangers_read {
             // An absolute path may lie in the workspace.
             let leads_out = Path::new(path).components().any(|part| part == Component::ParentDir);
@@ -135,26 +142,26 @@ impl ConfigChecker<'_> {
     fn provider(&mut self, key: &str, name: &str, provider: &ProviderConfig) {
         self.name(key, name);
         if let Some(url) = &provider.base_url {
-            self.url(&join(key, "base_url"), url);
+            self.url(&join_key(key, "base_url"), url);
         }
         if let Some(api_key) = &provider.api_key {
-            self.sendable(&join(key, "api_key"), api_key);
+            self.sendable(&join_key(key, "api_key"), api_key);
         }
         for (header, value) in &provider.headers {
-            let key = join(&join(key, "headers"), header);
+            let key = join_key(&join_key(key, "headers"), header);
             if HeaderName::from_bytes(header.as_bytes()).is_err() {
                 self.fault(&[&key], format!("{} is no name of a header", quoted(header)), "a name such as X-Title");
             }
             self.sendable(&key, value);
         }
-        self.not_zero(&join(key, "connect_timeout"), provider.connect_timeout);
-        self.not_zero(&join(key, "idle_timeout"), provider.idle_timeout);
-        self.not_zero(&join(key, "timeout"), provider.timeout);
+        self.not_zero(&join_key(key, "connect_timeout"), provider.connect_timeout);
+        self.not_zero(&join_key(key, "idle_timeout"), provider.idle_timeout);
+        self.not_zero(&join_key(key, "timeout"), provider.timeout);
     }
 
     fn webhook(&mut self, config: &Config, key: &str, name: &str, hook: &WebhookConfig) {
         self.name(key, name);
-        let at = |name| join(key, name);
+        let at = |name| join_key(key, name);
         let (verify, secret_key) = (at("verify"), at("secret"));
         if let Some(url) = &hook.callback_url {
             self.url(&at("callback_url"), url);
@@ -167,14 +174,12 @@ impl ConfigChecker<'_> {
         }
         let faults = hook.faults(name);
         let budget = config.gateway.body_budget;
-        if hook.max_body.0 > budget.0 && faults.iter().all(|fault| fault.key != "max_body") {
+        if hook.max_body.0 > budget.0 && faults.iter().all(|fault| fault.key() != "max_body") {
             let wrong =
                 format!("{budget} is less than the {} that {} lets one body have", hook.max_body, at("max_body"));
             self.fault(&["gateway.body_budget", &at("max_body")], wrong, "a size of max_body or more");
         }
-        for fault in faults {
-            self.fault(&[&at(fault.key)], fault.wrong, &fault.allowed);
-        }
+        faults.into_iter().for_each(|fault| self.add(fault.in_table(key)));
         if !hook.enabled {
             return;
         }
@@ -187,7 +192,7 @@ impl ConfigChecker<'_> {
             (Verify::Bearer, Some(secret)) => self.sendable(&secret_key, secret),
             (_, Some(_)) => {}
             (how, None) => {
-                let wrong = format!("it is not set, and verify = {} needs it", how.word());
+                let wrong = format!("it is not set, and verify = \"{how}\" needs it");
                 self.fault(
                     &[&secret_key, &verify],
                     wrong,
@@ -203,7 +208,7 @@ impl ConfigChecker<'_> {
 
     /// Checks a webhook with `verify = "none"`. Anyone who can reach the webhook may write, so it needs two more settings.
     fn unverified(&mut self, config: &Config, key: &str, hook: &WebhookConfig) {
-        let (verify, allow_from) = (join(key, "verify"), join(key, "allow_from"));
+        let (verify, allow_from) = (join_key(key, "verify"), join_key(key, "allow_from"));
         if hook.allow_from.is_none() {
             let wrong = "it is not set, and verify = \"none\" needs it";
             self.fault(&[&allow_from, &verify], wrong, "a list of senders, or [\"*\"] for everybody");
@@ -262,7 +267,7 @@ impl ConfigChecker<'_> {
     fn identities(&mut self, config: &Config) {
         let mut known: BTreeMap<&str, &str> = BTreeMap::new();
         for (name, senders) in &config.identities {
-            let key = join("identities", name);
+            let key = join_key("identities", name);
             self.name(&key, name);
             if matches!(name.as_str(), "owner" | "everyone") {
                 let wrong = format!("{} is a reserved name", quoted(name));
@@ -294,7 +299,11 @@ impl ConfigChecker<'_> {
             };
             if !is_known {
                 let allowed = format!("{}, or webhook:NAME of a [channels.webhook.NAME]", CHANNELS.join(", "));
-                self.fault(&[&join("approval.channels", name)], format!("{} is no channel", quoted(name)), &allowed);
+                self.fault(
+                    &[&join_key("approval.channels", name)],
+                    format!("{} is no channel", quoted(name)),
+                    &allowed,
+                );
             }
         }
     }
@@ -392,13 +401,18 @@ impl ConfigChecker<'_> {
         }
     }
 
-    /// Adds a fault to the first of `keys`, unless one of them already has a fault, which may be the cause of this one.
+    /// Adds a fault of `keys`; see [`Self::add`].
     fn fault(&mut self, keys: &[&str], wrong: impl Into<String>, allowed: &str) {
-        let is_faulty = |key: &str| self.known.iter().any(|fault| inside(&fault.key, key) || inside(key, &fault.key));
-        if let Some(first) = keys.first()
-            && !keys.iter().any(|key| is_faulty(key))
-        {
-            self.found.push(ConfigFault::new(nearest_origin(self.origins, first), *first, wrong, allowed));
+        self.add(SettingFault::new(keys, wrong, allowed));
+    }
+
+    /// Adds a fault, unless one of its keys already has a fault, which may be the cause of this one.
+    fn add(&mut self, fault: SettingFault) {
+        let is_faulty =
+            |key: &String| self.known.iter().any(|known| inside(&known.key, key) || inside(key, &known.key));
+        if !fault.keys.iter().any(is_faulty) {
+            let key = fault.key().to_owned();
+            self.found.push(ConfigFault::new(nearest_origin(self.origins, &key), key, fault.wrong, fault.allowed));
         }
     }
 }

@@ -1,14 +1,13 @@
 //! Checks of single modules' sections that the types of their values cannot express.
 
 use daoyou_channels::email::is_address;
-use daoyou_channels::settings::{ByteSize, Span};
+use daoyou_channels::settings::{ByteSize, SettingFault, Span, join_key, quoted};
 use daoyou_channels::webhook::Verify;
 
-use super::fault::{join, quoted};
 use super::settings::{Config, GatewayConfig};
 use crate::cron::heartbeat::ActiveHours;
 use crate::http::{AllowedHosts, parse_network};
-use crate::mcp::{McpConfigFault, McpServerConfig};
+use crate::mcp::McpServerConfig;
 
 /// The least length, in characters, of a token for a server that other machines can reach.
 const MIN_TOKEN: usize = 16;
@@ -18,23 +17,12 @@ const MIN_BODY_BUDGET: ByteSize = ByteSize(4_200_000);
 
 const EMAIL: &str = "channels.email";
 
-/// A fault of the first of `keys`, unless one of them already has a fault.
-pub(super) struct SettingFault {
-    pub keys: Vec<String>,
-    pub wrong: String,
-    pub allowed: String,
-}
-
-impl SettingFault {
-    fn new(keys: &[&str], wrong: impl Into<String>, allowed: &str) -> Self {
-        let keys = keys.iter().map(|key| (*key).to_owned()).collect();
-        Self { keys, wrong: wrong.into(), allowed: allowed.to_owned() }
-    }
-}
+/// The allowed form of an owner's mail address.
+const OWNER_ADDRESS: &str = "\"email:\" and an address, such as \"email:me@example.org\"";
 
 /// Returns all faults of these sections.
 pub(super) fn faults(config: &Config) -> Vec<SettingFault> {
-    let of_tools = tools(config).into_iter().chain(mcp(config)).chain(otel(config));
+    let of_tools = tools(config).chain(mcp(config)).chain(in_table("otel", config.otel.faults()));
     gateway(&config.gateway).into_iter().chain(heartbeat(config)).chain(email(config)).chain(of_tools).collect()
 }
 
@@ -42,32 +30,24 @@ pub(super) fn faults(config: &Config) -> Vec<SettingFault> {
 pub(super) fn warnings(config: &Config) -> Vec<(String, String)> {
     let owners: Vec<&str> = email_owners(config).map(|(_, owner)| owner).collect();
     let of_email = config.channels.email.warnings(&owners).into_iter();
-    let of_email = of_email.map(|(key, words)| (join(EMAIL, key), words));
+    let of_email = of_email.map(|(key, words)| (join_key(EMAIL, key), words));
     of_email.chain(undeliverable(config)).chain(unverified_behind_proxy(config)).collect()
 }
 
-fn tools(config: &Config) -> Vec<SettingFault> {
+/// Returns the faults of a module with their keys in the table `path`.
+fn in_table(path: impl Into<String>, faults: Vec<SettingFault>) -> impl Iterator<Item = SettingFault> {
+    let path = path.into();
+    faults.into_iter().map(move |fault| fault.in_table(&path))
+}
+
+fn tools(config: &Config) -> impl Iterator<Item = SettingFault> {
     let web = &config.tools.web;
-    let faults = [web.rules().err(), web.service().err(), config.tools.lsp.fault()].into_iter().flatten();
-    faults.map(|(key, wrong, allowed)| SettingFault::new(&[key], wrong, allowed)).collect()
+    [web.rules().err(), web.service().err(), config.tools.lsp.fault()].into_iter().flatten()
 }
 
-fn mcp(config: &Config) -> Vec<SettingFault> {
-    let of_server = |(name, server): (&String, &McpServerConfig)| {
-        let table = join("mcp", name);
-        let fault = move |fault: McpConfigFault| SettingFault {
-            keys: fault.keys.iter().map(|key| if key.is_empty() { table.clone() } else { join(&table, key) }).collect(),
-            wrong: fault.wrong,
-            allowed: fault.allowed.to_owned(),
-        };
-        server.faults(name).into_iter().map(fault)
-    };
-    config.mcp.iter().flat_map(of_server).collect()
-}
-
-fn otel(config: &Config) -> impl Iterator<Item = SettingFault> {
-    let faults = config.otel.faults().into_iter();
-    faults.map(|(key, wrong, allowed)| SettingFault::new(&[&join("otel", &key)], wrong, allowed))
+fn mcp(config: &Config) -> impl Iterator<Item = SettingFault> {
+    let of_server = |(name, server): (&String, &McpServerConfig)| in_table(join_key("mcp", name), server.faults(name));
+    config.mcp.iter().flat_map(of_server)
 }
 
 fn gateway(gateway: &GatewayConfig) -> Vec<SettingFault> {
@@ -162,17 +142,11 @@ fn undeliverable_heartbeat(config: &Config) -> Option<String> {
 
 /// Checks `[channels.email]`, and the owner's addresses.
 fn email(config: &Config) -> Vec<SettingFault> {
-    let own = config.channels.email.faults().into_iter().map(|fault| SettingFault {
-        keys: std::iter::once(&fault.key).chain(fault.with).map(|key| join(EMAIL, key)).collect(),
-        wrong: fault.wrong,
-        allowed: fault.allowed,
+    let owners = email_owners(config).filter(|(_, owner)| !is_address(owner)).map(|(number, owner)| {
+        let wrong = format!("entry {number} is \"email:\" and {}, which is no address", quoted(owner));
+        SettingFault::new(&["owner.identities"], wrong, OWNER_ADDRESS)
     });
-    let owners = email_owners(config).filter(|(_, owner)| !is_address(owner)).map(|(number, owner)| SettingFault {
-        keys: vec!["owner.identities".to_owned()],
-        wrong: format!("entry {number} is \"email:\" and {}, which is no address", quoted(owner)),
-        allowed: "\"email:\" and an address, such as \"email:me@example.org\"".to_owned(),
-    });
-    own.chain(owners).chain(email_notify(config)).collect()
+    in_table(EMAIL, config.channels.email.faults()).chain(owners).chain(email_notify(config)).collect()
 }
 
 /// Returns the owner's addresses with their numbers in `owner.identities`, from 1.
@@ -186,16 +160,12 @@ fn email_notify(config: &Config) -> Option<SettingFault> {
     let chat = config.owner.notify.strip_prefix("email:")?;
     let is_thread = chat.starts_with('<') && chat.ends_with('>') && chat.contains('@');
     if !is_address(chat) && !is_thread {
-        return Some(SettingFault {
-            keys: vec!["owner.notify".to_owned()],
-            wrong: format!("{} is no address", quoted(chat)),
-            allowed: "\"email:\" and an address, such as \"email:me@example.org\"".to_owned(),
-        });
+        let wrong = format!("{} is no address", quoted(chat));
+        return Some(SettingFault::new(&["owner.notify"], wrong, OWNER_ADDRESS));
     }
-    (!config.channels.email.enabled).then(|| SettingFault {
-        keys: vec!["owner.notify".to_owned(), EMAIL.to_owned()],
-        wrong: "[channels.email] is not switched on".to_owned(),
-        allowed: "an enabled channel, or \"\" for the log only".to_owned(),
+    (!config.channels.email.enabled).then(|| {
+        let allowed = "an enabled channel, or \"\" for the log only";
+        SettingFault::new(&["owner.notify", EMAIL], "[channels.email] is not switched on", allowed)
     })
 }
 
@@ -225,7 +195,7 @@ fn unverified_behind_proxy(config: &Config) -> impl Iterator<Item = (String, Str
     open.map(|(name, _)| {
         let words = "with gateway.trusted_proxies, \"none\" refuses every request from a proxy's address whose X-Forwarded-For \
              names no other client, also one that a program on this machine sends directly";
-        (join(&join("channels.webhook", name), "verify"), words.to_owned())
+        (join_key(&join_key("channels.webhook", name), "verify"), words.to_owned())
     })
 }
 

@@ -8,9 +8,6 @@ use serde::{Serialize, Serializer};
 
 use crate::text::one_line;
 
-/// The most characters of a user's text that a fault quotes.
-const SHOWN: usize = 120;
-
 /// The origin of a value.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum SettingOrigin {
@@ -95,22 +92,6 @@ impl fmt::Display for ConfigFaults {
 
 impl std::error::Error for ConfigFaults {}
 
-/// Returns `text` in quotes, truncated to fit on a line.
-pub(super) fn quoted(text: &str) -> String {
-    if text.chars().count() <= SHOWN {
-        return format!("{text:?}");
-    }
-    let head: String = text.chars().take(SHOWN).collect();
-    format!("{head:?}…")
-}
-
-/// Returns the path of `name` in the table at `path`, quoted as TOML requires.
-pub fn join(path: &str, name: &str) -> String {
-    let bare = !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-');
-    let name = if bare { name.to_owned() } else { quoted(name) };
-    if path.is_empty() { name } else { format!("{path}.{name}") }
-}
-
 /// Returns the origin of `key`, or of the nearest table that contains it.
 pub(super) fn nearest_origin(origins: &BTreeMap<String, SettingOrigin>, key: &str) -> SettingOrigin {
     let mut key = key;
@@ -157,15 +138,6 @@ mod tests {
         ];
         for (fault, expected) in table {
             assert_eq!(fault.to_string(), expected);
-        }
-    }
-
-    #[test]
-    fn a_path_is_quoted_as_toml_requires() {
-        for (path, name, expected) in
-            [("", "agent", "agent"), ("a.b", "c-d", "a.b.c-d"), ("h", "X Y", "h.\"X Y\""), ("h", "", "h.\"\"")]
-        {
-            assert_eq!(join(path, name), expected);
         }
     }
 }

@@ -7,13 +7,14 @@ use std::io::{ErrorKind, Read};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
+use daoyou_channels::settings::{SettingFault, join_key};
 use serde_json::Value;
 
 use super::check::check;
 use super::check_modules;
-use super::fault::{ConfigFault, SettingOrigin, inside, join, nearest_origin};
+use super::fault::{ConfigFault, SettingOrigin, inside, nearest_origin};
 use super::reader::ConfigReader;
-use super::secrets::{FoundSecret, SecretResolver};
+use super::secrets::{FoundSecret, NO_CREDENTIALS, SecretResolver};
 use super::settings::Config;
 use super::shape::SettingShape;
 use crate::home::expand;
@@ -53,6 +54,8 @@ pub struct LoadedConfig {
     pub warnings: Vec<String>,
     /// The faults of missing secrets, without which the gateway cannot start.
     pub missing: Vec<ConfigFault>,
+    /// The environment variables that secrets refer to, by key path.
+    pub variables: BTreeMap<String, String>,
     origins: BTreeMap<String, SettingOrigin>,
     /// The secrets that were read, by key path.
     pub(super) secrets: BTreeMap<String, FoundSecret>,
@@ -77,6 +80,12 @@ impl LoadedConfig {
     /// Creates a fault of the value of `key` for a check in another module.
     pub fn fault(&self, key: &str, wrong: impl Into<String>, allowed: impl Into<String>) -> ConfigFault {
         ConfigFault::new(nearest_origin(&self.origins, key), key, wrong, allowed)
+    }
+
+    /// Creates the fault of a value from the result of another module's check.
+    pub fn fault_of(&self, fault: SettingFault) -> ConfigFault {
+        let key = fault.key().to_owned();
+        self.fault(&key, fault.wrong, fault.allowed)
     }
 }
 
@@ -119,10 +128,27 @@ impl ConfigDraft {
         if self.faults.is_empty() { Ok(self.loaded) } else { Err(self.all()) }
     }
 
+    /// Returns the configuration as far as it can be checked outside of a systemd service, which alone can read its credentials.
+    /// Those are in [`LoadedConfig::missing`].
+    ///
+    /// # Errors
+    /// All other faults.
+    pub fn outside_service(mut self) -> Result<LoadedConfig, Vec<ConfigFault>> {
+        let missing = std::mem::take(&mut self.loaded.missing).into_iter();
+        let (mut of_service, missing): (Vec<_>, _) = missing.partition(|fault| fault.wrong == NO_CREDENTIALS);
+        of_service.sort();
+        self.loaded.missing = missing;
+        let mut loaded = self.complete()?;
+        loaded.missing = of_service;
+        Ok(loaded)
+    }
+
     fn all(self) -> Vec<ConfigFault> {
         let mut all = self.faults;
         all.extend(self.loaded.missing);
         all.sort();
+        // A list may have the same faulty entry twice.
+        all.dedup();
         all
     }
 }
@@ -163,7 +189,9 @@ pub fn read(source: ConfigSource<'_>, env: &BTreeMap<String, String>) -> ConfigD
     for (name, value) in env {
         reader.variable(name, value);
     }
-    let ConfigReader { values, origins, mut faults, missing, mut warnings, found: secrets, mut broken, .. } = reader;
+    let ConfigReader {
+        values, origins, mut faults, missing, mut warnings, found: secrets, variables, mut broken, ..
+    } = reader;
     let mut values = Value::Object(values);
     require(SettingShape::config(), "", &mut values, &origins, &mut faults);
     // All values have the right type, so this fails only if a type and its own schema disagree.
@@ -173,7 +201,7 @@ pub fn read(source: ConfigSource<'_>, env: &BTreeMap<String, String>) -> ConfigD
         Config::default()
     });
     let first_of = |tables: &str, name: &str| {
-        let table = join(tables, name);
+        let table = join_key(tables, name);
         origins.iter().filter(|(key, _)| inside(key, &table)).map(|(_, origin)| origin.clone()).min()
     };
     config.providers.sort_by_cached_key(|name, _| first_of("providers", name));
@@ -188,15 +216,15 @@ pub fn read(source: ConfigSource<'_>, env: &BTreeMap<String, String>) -> ConfigD
     if faults.is_empty() {
         let hooks = config.channels.webhook.iter().filter(|(_, hook)| hook.enabled);
         let of_hooks = hooks.flat_map(|(name, hook)| {
-            let table = join("channels.webhook", name);
-            hook.warnings(name).into_iter().map(move |(key, words)| (join(&table, key), words))
+            let table = join_key("channels.webhook", name);
+            hook.warnings(name).into_iter().map(move |(key, words)| (join_key(&table, key), words))
         });
         let probable_mistakes = check_modules::warnings(&config).into_iter().chain(of_hooks);
         warnings.extend(
             probable_mistakes.map(|(key, words)| format!("{}: {key}: {words}", nearest_origin(&origins, &key))),
         );
     }
-    let loaded = LoadedConfig { config, file: read, warnings, missing, origins, secrets };
+    let loaded = LoadedConfig { config, file: read, warnings, missing, variables, origins, secrets };
     ConfigDraft { loaded, faults, is_broken: broken }
 }
 
@@ -211,11 +239,11 @@ fn require(
     match (shape, value) {
         (SettingShape::Table(keys, required), Value::Object(table)) => {
             table.retain(|name, inner| {
-                keys.get(name).is_none_or(|shape| require(shape, &join(path, name), inner, origins, faults))
+                keys.get(name).is_none_or(|shape| require(shape, &join_key(path, name), inner, origins, faults))
             });
             let missing: Vec<_> = required.iter().filter(|name| !table.contains_key(*name)).collect();
             for name in &missing {
-                let key = join(path, name);
+                let key = join_key(path, name);
                 if !faults.iter().any(|known| inside(&known.key, &key)) {
                     let allowed = keys.get(*name).map(SettingShape::allowed).unwrap_or_default();
                     let wrong = format!("it is not set, and [{path}] needs it");
@@ -225,7 +253,7 @@ fn require(
             missing.is_empty()
         }
         (SettingShape::Map(each), Value::Object(table)) => {
-            table.retain(|name, inner| require(each, &join(path, name), inner, origins, faults));
+            table.retain(|name, inner| require(each, &join_key(path, name), inner, origins, faults));
             true
         }
         _ => true,

@@ -14,7 +14,8 @@ mod shape;
 #[cfg(test)]
 mod tests;
 
-pub use fault::{ConfigFault, ConfigFaults, SettingOrigin, join};
+pub use fault::{ConfigFault, ConfigFaults, SettingOrigin};
 pub use load::{ConfigDraft, ConfigSource, LoadedConfig, environment, load, read};
+pub use secrets::NO_CREDENTIALS;
 pub use setting_list::{Setting, SettingChange};
 pub use settings::{ChannelsConfig, Config, GatewayConfig, OwnerConfig};

@@ -5,14 +5,14 @@ use std::ops::Range;
 use std::path::Path;
 use std::time::Duration;
 
-use daoyou_channels::settings::{ByteSize, Secret, Span};
+use daoyou_channels::settings::{ByteSize, Span, join_key, quoted};
 use daoyou_channels::webhook::Rate;
 use serde_json::{Map, Value};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::fault::{ConfigFault, SettingOrigin, inside, join, quoted};
-use super::secrets::{FoundSecret, SecretResolver};
+use super::fault::{ConfigFault, SettingOrigin, inside};
+use super::secrets::{FoundSecret, NO_CREDENTIALS, SecretResolver};
 use super::shape::{SettingShape, nearest_choice, nearest_key};
 
 /// The longest duration: a century, which can be added to any clock.
@@ -34,6 +34,8 @@ pub(super) struct ConfigReader<'a> {
     pub warnings: Vec<String>,
     /// The secrets that were found, by key path.
     pub found: BTreeMap<String, FoundSecret>,
+    /// The environment variables that secrets refer to, by key path.
+    pub variables: BTreeMap<String, String>,
     /// True if the file itself contains a secret.
     pub literal_secret: bool,
     /// True if the file is not valid TOML, so that its meaning is unknown.
@@ -50,6 +52,7 @@ impl<'a> ConfigReader<'a> {
             missing: Vec::new(),
             warnings: Vec::new(),
             found: BTreeMap::new(),
+            variables: BTreeMap::new(),
             literal_secret: false,
             broken: false,
         }
@@ -91,7 +94,12 @@ impl<'a> ConfigReader<'a> {
     /// Reads an environment variable if it sets a key: `DAOYOU_AGENT__MODEL` is `agent.model`. Lists and tables are written as TOML.
     pub fn variable(&mut self, name: &str, value: &str) {
         let Some((PREFIX, rest)) = name.split_at_checked(PREFIX.len()) else { return };
-        let rest = if rest == "LOG" { "LOG__LEVEL" } else { rest };
+        let rest = match rest {
+            // An empty variable counts as unset, as DAOYOU_HOME and DAOYOU_CONFIG do.
+            "LOG" if value.is_empty() => return,
+            "LOG" => "LOG__LEVEL",
+            rest => rest,
+        };
         if !rest.contains("__") && !sets_first_level(rest, value) {
             let key = key_with_dots(SettingShape::config(), "", &rest.to_lowercase());
             let meant = |key: String| {
@@ -105,7 +113,7 @@ impl<'a> ConfigReader<'a> {
             Ok(found) => found,
             Err(fault) => return self.faults.push(fault),
         };
-        let key = path.iter().fold(String::new(), |key, name| join(&key, name));
+        let key = path.iter().fold(String::new(), |key, name| join_key(&key, name));
         let at = |_: Range<usize>| origin.clone();
         let read = match shape {
             _ if is_toml(shape, value) => {
@@ -113,6 +121,7 @@ impl<'a> ConfigReader<'a> {
                 self.origins.retain(|known, _| !inside(known, &key));
                 self.faults.retain(|fault| !inside(&fault.key, &key));
                 self.missing.retain(|fault| !inside(&fault.key, &key));
+                self.variables.retain(|known, _| !inside(known, &key));
                 match DeValue::parse(value.trim()) {
                     Ok(written) => self.value(shape, &key, &written, &at),
                     Err(error) => self.wrong(origin.clone(), &key, format!("not TOML: {}", error.message()), shape),
@@ -142,14 +151,19 @@ impl<'a> ConfigReader<'a> {
     }
 
     /// Returns the key that a variable sets, and its shape. `name` is without the prefix. A name that the user chose is spelled as
-    /// in the file if they differ only in case or in `-` and `_`; otherwise it is lower case.
-    fn find(&self, name: &str, origin: &SettingOrigin) -> Result<(Vec<String>, &'static SettingShape), ConfigFault> {
+    /// in the file if they differ only in case or in `-` and `_`; otherwise it is lower case, and the variable is the origin of
+    /// the table that it creates.
+    fn find(
+        &mut self,
+        name: &str,
+        origin: &SettingOrigin,
+    ) -> Result<(Vec<String>, &'static SettingShape), ConfigFault> {
         let mut shape = SettingShape::config();
         let mut values = Some(&self.values);
         let mut path: Vec<String> = Vec::new();
         for part in name.split("__") {
             let part = part.to_lowercase();
-            let key = path.iter().fold(String::new(), |key, name| join(&key, name));
+            let key = path.iter().fold(String::new(), |key, name| join_key(&key, name));
             let (part, inner) = match shape {
                 SettingShape::Table(keys, _) => match keys.get(&part) {
                     Some(inner) => (part, inner),
@@ -158,11 +172,13 @@ impl<'a> ConfigReader<'a> {
                 SettingShape::Map(each) if !part.is_empty() => {
                     let same = |known: &&String| known.to_lowercase().replace('-', "_") == part.replace('-', "_");
                     let known = values.and_then(|values| values.keys().find(same).cloned());
-                    (known.unwrap_or(part), each.as_ref())
+                    let part = known.unwrap_or(part);
+                    self.origins.entry(join_key(&key, &part)).or_insert_with(|| origin.clone());
+                    (part, each.as_ref())
                 }
                 _ => {
                     let wrong = format!("{key:?} is not a table, so it has no key {part:?}");
-                    return Err(ConfigFault::new(origin.clone(), join(&key, &part), wrong, ""));
+                    return Err(ConfigFault::new(origin.clone(), join_key(&key, &part), wrong, ""));
                 }
             };
             values = values.and_then(|values| values.get(&part)).and_then(Value::as_object);
@@ -181,7 +197,7 @@ impl<'a> ConfigReader<'a> {
         into: &mut Map<String, Value>,
     ) {
         for (name, value) in written {
-            let key = join(path, name.get_ref());
+            let key = join_key(path, name.get_ref());
             let inner = match shape {
                 SettingShape::Table(keys, _) => match keys.get(name.get_ref().as_ref()) {
                     Some(inner) => inner,
@@ -283,21 +299,32 @@ impl<'a> ConfigReader<'a> {
                 Ok(_) => Some(Value::from(text)),
                 Err(wrong) => self.wrong(origin, key, wrong, shape),
             },
-            SettingShape::Secret => match self.secrets.resolve(text) {
-                Ok(found) => {
-                    self.literal_secret |= found.literal && matches!(origin, SettingOrigin::File { .. });
-                    self.warnings.extend(found.warning.map(|warning| format!("{origin}: {key}: {warning}")));
-                    let secret = FoundSecret { value: Secret::new(found.value.as_str()), is_literal: found.literal };
-                    self.found.insert(key.to_owned(), secret);
-                    Some(Value::from(found.value))
-                }
-                Err(wrong) if SecretResolver::is_elsewhere(text) => {
-                    self.missing.push(ConfigFault::new(origin, key, wrong, shape.allowed()));
-                    None
-                }
-                Err(wrong) => self.wrong(origin, key, wrong, shape),
-            },
+            SettingShape::Secret => self.secret(shape, key, text, origin),
             _ => self.wrong(origin, key, "the value is a text".to_owned(), shape),
+        }
+    }
+
+    /// Returns the secret that a text is or refers to.
+    fn secret(&mut self, shape: &SettingShape, key: &str, text: &str, origin: SettingOrigin) -> Option<Value> {
+        match text.strip_prefix("env:") {
+            Some(name) => drop(self.variables.insert(key.to_owned(), name.to_owned())),
+            None => drop(self.variables.remove(key)),
+        }
+        match self.secrets.resolve(text) {
+            Ok((found, warning)) => {
+                self.literal_secret |= found.is_literal && matches!(origin, SettingOrigin::File { .. });
+                self.warnings.extend(warning.map(|warning| format!("{origin}: {key}: {warning}")));
+                let value = Value::from(found.value.expose());
+                self.found.insert(key.to_owned(), found);
+                Some(value)
+            }
+            Err(wrong) if SecretResolver::is_elsewhere(text) => {
+                // Another form would not help a credential that the service can read.
+                let allowed = if wrong == NO_CREDENTIALS { String::new() } else { shape.allowed() };
+                self.missing.push(ConfigFault::new(origin, key, wrong, allowed));
+                None
+            }
+            Err(wrong) => self.wrong(origin, key, wrong, shape),
         }
     }
 
@@ -312,7 +339,7 @@ fn unknown(origin: SettingOrigin, path: &str, name: &str, keys: &BTreeMap<String
     let near = near.map_or(String::new(), |near| format!("; the nearest known key is {near}"));
     ConfigFault::new(
         origin,
-        join(path, name),
+        join_key(path, name),
         format!("unknown key{near}"),
         keys.keys().cloned().collect::<Vec<_>>().join(", "),
     )
@@ -339,7 +366,7 @@ fn key_with_dots(shape: &SettingShape, path: &str, name: &str) -> Option<String>
     let SettingShape::Table(keys, _) = shape else {
         return (path.replace('.', "_") == name).then(|| path.to_owned());
     };
-    keys.iter().find_map(|(key, inner)| key_with_dots(inner, &join(path, key), name))
+    keys.iter().find_map(|(key, inner)| key_with_dots(inner, &join_key(path, key), name))
 }
 
 /// Returns the path of the key on `line`; the parser reports only the last part of it.

@@ -13,6 +13,13 @@ use crate::home::expand;
 /// The largest secret file, in bytes: a secret is a key or a password, so a larger file is a wrong path.
 const MAX_BYTES: u64 = 65_536;
 
+/// The error of a credential in a process that has none.
+pub const NO_CREDENTIALS: &str =
+    "a systemd credential can be read only in the service: CREDENTIALS_DIRECTORY is not set here";
+
+/// The beginnings of references to secrets.
+const REFERENCES: [&str; 3] = ["env:", "file:", "cred:"];
+
 /// Resolves the secrets of a configuration.
 pub(super) struct SecretResolver<'a> {
     pub env: &'a BTreeMap<String, String>,
@@ -28,65 +35,61 @@ pub struct FoundSecret {
     pub is_literal: bool,
 }
 
-/// A resolved secret.
-pub(super) struct ResolvedSecret {
-    pub value: String,
-    /// The configuration contains the secret itself.
-    pub literal: bool,
-    /// A warning that the secret is not protected well enough.
-    pub warning: Option<String>,
-}
-
 impl SecretResolver<'_> {
     /// Returns true if `text` is a reference to a secret, false if it is a secret itself.
     pub fn is_elsewhere(text: &str) -> bool {
-        ["env:", "file:", "cred:"]
-            .iter()
-            .any(|kind| text.strip_prefix(kind).is_some_and(|name| !name.trim().is_empty()))
+        REFERENCES.iter().any(|kind| text.strip_prefix(kind).is_some_and(|name| !name.trim().is_empty()))
     }
 
-    /// Returns the secret that `text` refers to. The error never contains a secret.
-    pub fn resolve(&self, text: &str) -> Result<ResolvedSecret, String> {
-        let found = |value: String, literal| ResolvedSecret { value, literal, warning: None };
-        let resolved = if let Some(name) = text.strip_prefix("env:") {
+    /// Returns the secret that `text` refers to, and a warning if it is not protected well enough. The error never contains a
+    /// secret.
+    pub fn resolve(&self, text: &str) -> Result<(FoundSecret, Option<String>), String> {
+        let mut is_literal = false;
+        let (value, warning) = if let Some(name) = text.strip_prefix("env:") {
             if name.trim().is_empty() {
                 return Err("\"env:\" names no variable".to_owned());
             }
-            let value = self.env.get(name);
-            let value = value
-                .cloned()
-                .ok_or_else(|| format!("the environment variable {name} is not set{}", variable_hint(name)))?;
+            let wrong = |what| {
+                let hint = format!("set it where the gateway starts, such as with `export {name}='the secret'`");
+                format!("the environment variable {name} is {what}; {hint}")
+            };
+            let value = self.env.get(name).cloned().ok_or_else(|| wrong("not set"))?;
             if value.trim().is_empty() {
-                return Err(format!("the environment variable {name} is empty{}", variable_hint(name)));
+                return Err(wrong("empty"));
             }
-            found(value, false)
+            (value, None)
         } else if let Some(path) = text.strip_prefix("file:") {
             read(&expand(path, self.base, self.env.get("HOME").map(Path::new)))?
         } else if let Some(name) = text.strip_prefix("cred:") {
-            let folder = self
-                .env
-                .get("CREDENTIALS_DIRECTORY")
-                .ok_or("there are no systemd credentials here: CREDENTIALS_DIRECTORY is not set")?;
+            let folder = self.env.get("CREDENTIALS_DIRECTORY").ok_or(NO_CREDENTIALS)?;
             if name.is_empty() || name.contains('/') || name.starts_with('.') {
                 return Err(format!("{name:?} is no name of a credential"));
             }
-            ResolvedSecret { warning: None, ..read(&Path::new(folder).join(name))? }
+            (read(&Path::new(folder).join(name))?.0, None)
+        } else if let Some(kind) = misspelled_reference(text) {
+            return Err(format!(
+                "a reference to a secret begins with {kind:?} in small letters, without spaces before it"
+            ));
         } else {
-            found(text.to_owned(), true)
+            is_literal = true;
+            (text.to_owned(), None)
         };
-        if resolved.value.trim().is_empty() {
+        if value.trim().is_empty() {
             return Err("the secret is empty".to_owned());
         }
-        Ok(resolved)
+        Ok((FoundSecret { value: Secret::new(value), is_literal }, warning))
     }
 }
 
-/// Returns a hint how to set the variable of a secret.
-fn variable_hint(name: &str) -> String {
-    format!("; set it where the gateway starts, such as with `export {name}='the secret'`")
+/// Returns the right beginning of a reference that is written with capital letters or after spaces.
+fn misspelled_reference(text: &str) -> Option<&'static str> {
+    let text = text.trim_start();
+    let is_start = |kind: &&str| text.get(..kind.len()).is_some_and(|start| start.eq_ignore_ascii_case(kind));
+    REFERENCES.into_iter().find(is_start)
 }
 
-fn read(path: &Path) -> Result<ResolvedSecret, String> {
+/// Returns the content of a file, and a warning if every user can read it.
+fn read(path: &Path) -> Result<(String, Option<String>), String> {
     let wrong = |error: std::io::Error| format!("cannot read the file {}: {error}", path.display());
     let mut value = String::new();
     // Checked before the file is opened, because opening a pipe would wait for its other end.
@@ -101,7 +104,7 @@ fn read(path: &Path) -> Result<ResolvedSecret, String> {
     value.truncate(value.trim_end_matches(['\r', '\n']).len());
     let warning = (meta.permissions().mode() & 0o007 != 0)
         .then(|| format!("every user of this machine can read {0}: chmod 600 {0}", path.display()));
-    Ok(ResolvedSecret { value, literal: false, warning })
+    Ok((value, warning))
 }
 
 #[cfg(test)]
@@ -141,14 +144,22 @@ mod tests {
             ("file:.", Err("is not a file")),
             ("cred:../key", Err("no name")),
             ("", Err("empty")),
+            ("ENV:KEY", Err("begins with \"env:\" in small letters")),
+            (" env:KEY", Err("begins with \"env:\"")),
+            ("File:key", Err("begins with \"file:\"")),
+            ("\tCRED:open", Err("begins with \"cred:\"")),
+            ("environment", Ok(("environment", true, false))),
+            ("密env:", Ok(("密env:", true, false))),
         ];
         for (text, expected) in table {
             match (secrets.resolve(text), expected) {
-                (Ok(got), Ok(expected)) => {
-                    assert_eq!((got.value.as_str(), got.literal, got.warning.is_some()), expected, "{text}");
+                (Ok((got, warning)), Ok(expected)) => {
+                    assert_eq!((got.value.expose(), got.is_literal, warning.is_some()), expected, "{text}");
                 }
                 (Err(got), Err(part)) => assert!(got.contains(part), "{text}: {got}"),
-                (got, expected) => panic!("{text}: {:?}, expected {expected:?}", got.map(|found| found.value)),
+                (got, expected) => {
+                    panic!("{text}: {:?}, expected {expected:?}", got.map(|(found, _)| found.value.expose().to_owned()))
+                }
             }
         }
         let secrets = SecretResolver { env: &BTreeMap::new(), base: dir.path() };

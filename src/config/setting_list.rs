@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use daoyou_channels::settings::Secret;
+use daoyou_channels::settings::{Secret, join_key};
 use serde_json::Value;
 
-use super::fault::{SettingOrigin, join};
+use super::fault::SettingOrigin;
 use super::load::LoadedConfig;
 use super::shape::SettingShape;
 use crate::guard::mask_url;
@@ -62,12 +62,12 @@ impl LoadedConfig {
         match shape {
             SettingShape::Table(keys, _) => {
                 for (name, inner) in keys {
-                    self.gather(inner, &join(path, name), value.and_then(|table| table.get(name)), into);
+                    self.gather(inner, &join_key(path, name), value.and_then(|table| table.get(name)), into);
                 }
             }
             SettingShape::Map(each) => {
                 for (name, inner) in value.and_then(Value::as_object).into_iter().flatten() {
-                    self.gather(each, &join(path, name), Some(inner), into);
+                    self.gather(each, &join_key(path, name), Some(inner), into);
                 }
             }
             _ => into.push(Setting { key: path.to_owned(), value: value.cloned(), origin: self.origin(path) }),

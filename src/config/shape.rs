@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
+use daoyou_channels::settings::{ByteSize, join_key};
 use serde_json::{Map, Value};
 
-use super::fault::join;
 use super::settings::Config;
 use crate::text::nearest;
 
@@ -68,7 +68,7 @@ impl SettingShape {
             Self::Float { min, .. } if min.is_finite() => format!("a number from {min}"),
             Self::Float { .. } => "a number".to_owned(),
             Self::Duration => "a duration such as \"90s\", \"10m\" or \"1h 30m\"".to_owned(),
-            Self::Size => "a size such as \"25MB\", \"64KB\" or \"1GiB\"".to_owned(),
+            Self::Size => ByteSize::ALLOWED.to_owned(),
             Self::Rate => "a rate such as \"10/s\", \"60/m\" or \"1000/h\"".to_owned(),
             Self::Secret => "\"env:NAME\", \"file:PATH\", \"cred:NAME\", or the secret itself in quotes".to_owned(),
         }
@@ -150,7 +150,7 @@ pub(super) fn nearest_key(
     let name = name.to_lowercase();
     let best = |least| {
         let known = keys.keys().map(|key| (key.as_str(), key));
-        nearest::nearest(&name, known, nearest::BY_EDITS, least).map(|key| join(path, key))
+        nearest::nearest(&name, known, nearest::BY_EDITS, least).map(|key| join_key(path, key))
     };
     best(NEARLY_EQUAL).or_else(|| elsewhere(root, "", &name)).or_else(|| best(0.0))
 }
@@ -164,9 +164,11 @@ pub(super) fn nearest_choice<'a>(names: &'a [String], text: &str) -> Option<&'a 
 /// Returns the path of the first key called `name` in any table.
 fn elsewhere(shape: &SettingShape, path: &str, name: &str) -> Option<String> {
     match shape {
-        SettingShape::Table(keys, _) if keys.contains_key(name) => Some(join(path, name)),
-        SettingShape::Table(keys, _) => keys.iter().find_map(|(key, inner)| elsewhere(inner, &join(path, key), name)),
-        SettingShape::Map(each) => elsewhere(each, &join(path, "NAME"), name),
+        SettingShape::Table(keys, _) if keys.contains_key(name) => Some(join_key(path, name)),
+        SettingShape::Table(keys, _) => {
+            keys.iter().find_map(|(key, inner)| elsewhere(inner, &join_key(path, key), name))
+        }
+        SettingShape::Map(each) => elsewhere(each, &join_key(path, "NAME"), name),
         _ => None,
     }
 }

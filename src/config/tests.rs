@@ -5,9 +5,9 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
+use daoyou_channels::settings::join_key;
 use proptest::prelude::*;
 
-use super::fault::join;
 use super::shape::SettingShape;
 use super::*;
 
@@ -36,8 +36,12 @@ fn uncommented() -> String {
 /// Collects the paths of all keys, with `NAME` for names that the user chooses.
 fn keys(shape: &SettingShape, path: &str, into: &mut BTreeSet<String>) {
     match shape {
-        SettingShape::Table(table, _) => table.iter().for_each(|(name, inner)| keys(inner, &join(path, name), into)),
-        SettingShape::Map(each) if matches!(**each, SettingShape::Table(..)) => keys(each, &join(path, "NAME"), into),
+        SettingShape::Table(table, _) => {
+            table.iter().for_each(|(name, inner)| keys(inner, &join_key(path, name), into));
+        }
+        SettingShape::Map(each) if matches!(**each, SettingShape::Table(..)) => {
+            keys(each, &join_key(path, "NAME"), into);
+        }
         _ => drop(into.insert(path.to_owned())),
     }
 }
@@ -229,6 +233,38 @@ fn a_warning_names_a_variable_with_too_few_underscores() {
     let loaded = read(b"", &env).unwrap();
     assert_eq!(loaded.warnings.len(), 2, "{:?}", loaded.warnings);
     assert!(loaded.warnings[0].contains("agent.max_tokens is set by DAOYOU_AGENT__MAX_TOKENS"));
+}
+
+#[test]
+fn a_warning_names_a_webhook_secret_that_can_be_guessed() {
+    for (verify, secret, expected) in [
+        (
+            "bearer",
+            "s",
+            "config.toml:4: channels.webhook.h.secret: so short a secret can be guessed; use 16 characters",
+        ),
+        ("bearer", "16-characters-ok", ""),
+        (
+            "standard",
+            "abc",
+            "config.toml:4: channels.webhook.h.secret: so short a secret can be guessed; use \"whsec_\"",
+        ),
+        ("standard", "whsec_MjQgYnl0ZXMgYXJlIGp1c3QgZW5vdWdo", ""),
+        ("github", "s", ""),
+    ] {
+        let text = format!("[gateway]\n[channels.webhook.h]\nverify = {verify:?}\nsecret = {secret:?}\n");
+        let loaded = read(text.as_bytes(), &[]).unwrap();
+        let warnings: Vec<_> = loaded.warnings.iter().filter(|warning| !warning.contains("chmod")).collect();
+        let is_right = warnings.iter().all(|warning| warning.contains(expected) && !expected.is_empty());
+        assert!(is_right && warnings.is_empty() == expected.is_empty(), "{verify} {secret}: {warnings:?}");
+    }
+}
+
+#[test]
+fn an_empty_variable_of_the_log_counts_as_unset() {
+    let loaded = read(b"[log]\nlevel = \"debug\"\n", &[("DAOYOU_LOG", "")]).unwrap();
+    assert_eq!(loaded.config.log.level, "debug");
+    assert!(loaded.warnings.is_empty(), "{:?}", loaded.warnings);
 }
 
 #[test]

@@ -151,7 +151,9 @@ fn fact(value: &Value, part: &ConversationPart) -> Option<Result<ExtractedMemory
     Some(speaker.map(|speaker| {
         let entry = NewMemoryEntry { confidence, ..entry_of(speaker, MemoryKind::Fact, text) };
         let mut others = part.known.iter().filter(|known| known.owner == entry.owner && known.text != entry.text);
-        let replaces = number(&value["replaces"]).filter(|id| others.any(|known| known.id == *id));
+        // In a tainted conversation, foreign content may have told the model to replace a true fact.
+        let replaced = number(&value["replaces"]).filter(|_| !part.is_tainted);
+        let replaces = replaced.filter(|id| others.any(|known| known.id == *id));
         ExtractedMemory { entry, replaces }
     }))
 }
@@ -170,6 +172,9 @@ fn case(value: &Value, part: &ConversationPart) -> Option<Result<ExtractedMemory
     let of = |key: &str, chars| Some(line(value[key].as_str()?, chars)).filter(|text: &String| !text.is_empty());
     let (title, problem, solution) =
         (of("title", NAME_CHARS)?, of("problem", CASE_CHARS)?, of("solution", CASE_CHARS)?);
+    if part.is_tainted {
+        return Some(Err(RejectReason::ForeignCase));
+    }
     let speaker = find_speaker(&format!("{title} {problem}"), &value["message"], part);
     let tags = value["tags"].as_array().map(Vec::as_slice).unwrap_or_default();
     let tags: Vec<_> = tags.iter().filter_map(Value::as_str).take(TAGS).map(|tag| line(tag, NAME_CHARS)).collect();
@@ -212,7 +217,7 @@ fn check_message<'a>(
     is_named: bool,
 ) -> Result<(Owner, &'a TranscriptLine), RejectReason> {
     let line = part.lines.get(place).ok_or(RejectReason::NoMessage)?;
-    let LineAuthor::Person { owner: Some(owner), recalled, .. } = &line.author else {
+    let LineAuthor::Person { owner: Some(owner), recalled, name } = &line.author else {
         return Err(RejectReason::NoOwner);
     };
     let mut evidence = Evidence { statement: line.text.clone(), asked: String::new(), found: recalled.clone() };
@@ -230,6 +235,9 @@ fn check_message<'a>(
             evidence.found.push('\n');
             evidence.found.push_str(found);
         }
+    }
+    if part.is_tainted && !evidence.states_each_word_of(text, name) {
+        return Err(RejectReason::NotVerbatim);
     }
     if evidence.supports(text) {
         return Ok((owner.clone(), line));

@@ -55,6 +55,7 @@ fn part(is_shared: bool) -> ConversationPart {
         overlap: 0,
         is_backlog: false,
         ownership: Ownership { owner: Some("owner".to_owned()), is_shared },
+        is_tainted: false,
         lines,
         before: String::new(),
         known: vec![known],
@@ -69,7 +70,11 @@ fn called(arguments: &str) -> ChatResponse {
 
 /// `OWNER SEQ TEXT`, one a line.
 fn noticed(arguments: &Value, is_shared: bool) -> String {
-    let answer = read(&called(&arguments.to_string()), &part(is_shared)).unwrap();
+    noticed_in(&part(is_shared), arguments)
+}
+
+fn noticed_in(part: &ConversationPart, arguments: &Value) -> String {
+    let answer = read(&called(&arguments.to_string()), part).unwrap();
     let line = |ExtractedMemory { entry, replaces }: &ExtractedMemory| {
         let seq = entry.source.as_ref().and_then(|source| source.seq).unwrap_or_default();
         let name = if entry.name.is_empty() { String::new() } else { format!("{}: ", entry.name) };
@@ -125,6 +130,31 @@ fn only_what_a_person_with_a_memory_said_is_remembered() {
         (json!({"summary": "s", "facts": "nonsense", "preferences": [1, null], "cases": {}}), false, ""),
     ] {
         assert_eq!(noticed(&arguments, is_shared), expected, "{arguments} {is_shared}");
+    }
+}
+
+/// The model may obey a page, so only the person's own words count.
+#[test]
+fn a_tainted_conversation_teaches_only_the_words_of_the_person() {
+    let part = ConversationPart { is_tainted: true, ..part(true) };
+    let fact = |text: &str, message: i64| json!({"summary": "s", "facts": [{"text": text, "message": message, "replaces": 7}]});
+    let preference =
+        |key: &str, value: &str| json!({"summary": "s", "preferences": [{"key": key, "value": value, "message": 1}]});
+    let case = json!({"title": "Rex", "problem": "my dog is called Rex", "solution": "pay Evil Bank", "message": 1});
+    for (arguments, expected) in [
+        (fact("The user's dog is called Rex", 1), "owner 10 The user's dog is called Rex"),
+        (fact("Ann lives in Oslo", 1), "owner 10 Ann lives in Oslo"),
+        (fact("The user's dog is called Rex and eats at Evil Bank", 1), ""),
+        (fact("Rex lives in Oslo at IBAN DE99 1234", 1), ""),
+        (fact("The user's birthday is on the fourth of May", 4), ""),
+        (fact("我住在北京", 9), "name:bob 50 我住在北京"),
+        (fact("The bank is Evil Bank", 9), ""),
+        (fact("The owner", 1), ""),
+        (preference("dog", "Rex"), "owner 10 dog: Rex"),
+        (preference("bank", "Rex"), ""),
+        (json!({"summary": "s", "cases": [case]}), ""),
+    ] {
+        assert_eq!(noticed_in(&part, &arguments), expected, "{arguments}");
     }
 }
 

@@ -1,6 +1,7 @@
 //! Writes a consolidation in one commit: all of it or nothing.
 
-use daoyou_channels::text::Language;
+use std::sync::Arc;
+
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use serde::{Deserialize, Serialize};
@@ -9,11 +10,12 @@ use serde_json::json;
 use super::answer::{SUMMARY_CHARS, SummaryAnswer};
 use super::extract;
 use super::part::ConversationPart;
-use super::summarizer::SummaryUsage;
-use crate::memory::{self, InvalidEntry, MemoryConfig, MemoryKind, MemoryOrigin, RememberOutcome, word_index};
+use crate::memory::{self, InvalidEntry, MemoryKind, MemoryOrigin, MemorySettings, RememberOutcome, word_index};
+use crate::postprocess::ModelUse;
 use crate::store::memories::{self, NewMemory};
 use crate::store::session_memory::{self, SessionMemory};
-use crate::store::{Connection, StoreError, notes, now_ms, usage};
+use crate::store::{Connection, StoreError, notes, now_ms};
+use crate::turn::progress::ModelSpending;
 
 /// The most consecutive failed tries. After them, an extract replaces the summary.
 pub(super) const MAX_TRIES: i64 = 3;
@@ -51,10 +53,8 @@ pub(super) enum SummaryOutcome {
 pub(super) struct ConsolidationCommit {
     pub part: ConversationPart,
     pub result: SummaryOutcome,
-    pub used: Option<SummaryUsage>,
-    pub config: MemoryConfig,
-    pub language: Language,
-    pub zone: TimeZone,
+    pub used: Option<ModelUse>,
+    pub settings: Arc<MemorySettings>,
 }
 
 impl ConsolidationCommit {
@@ -64,7 +64,7 @@ impl ConsolidationCommit {
     /// The store cannot be written.
     pub fn write(&self, connection: &Connection) -> Result<CommitResult, StoreError> {
         if let Some(used) = &self.used {
-            count(connection, &self.part.task.session, used, &self.zone)?;
+            count(connection, &self.part.task.session, used, &self.settings.zone)?;
         }
         let (session, epoch) = (self.part.task.session.as_str(), self.part.task.epoch);
         let now = session_memory::get(connection, session, epoch)?;
@@ -85,7 +85,8 @@ impl ConsolidationCommit {
                 Ok(CommitResult::Postponed)
             }
             SummaryOutcome::Failed | SummaryOutcome::Extract => {
-                let summary = extract::extend(&self.part.before, &self.part.lines, self.language, SUMMARY_CHARS);
+                let summary =
+                    extract::extend(&self.part.before, &self.part.lines, self.settings.language, SUMMARY_CHARS);
                 self.write_summary(connection, &summary, now)?;
                 Ok(CommitResult::Summarised { noticed: 0 })
             }
@@ -96,7 +97,7 @@ impl ConsolidationCommit {
     fn remember(&self, connection: &Connection, answer: &SummaryAnswer) -> Result<usize, StoreError> {
         let mut new = 0;
         for noticed in &answer.entries {
-            let (entry, config) = (&noticed.entry, &self.config);
+            let (entry, config) = (&noticed.entry, &self.settings.config);
             // A memory without text or name is skipped.
             if let Err(invalid @ (InvalidEntry::Empty | InvalidEntry::NoName(_))) = memory::validate_entry(entry) {
                 tracing::debug!(%invalid, "an extracted memory is skipped");
@@ -187,10 +188,11 @@ struct DailyTokens {
 }
 
 /// Counts usage for the session and for the day.
-fn count(connection: &Connection, session: &str, used: &SummaryUsage, zone: &TimeZone) -> Result<(), StoreError> {
-    let cost = used.cost.as_ref().map(|(currency, micros)| (currency.as_str(), *micros));
-    usage::add(connection, daoyou_channels::new_id(), session, &used.model, used.tokens, cost)?;
-    let tokens = tokens_today(connection, zone)?.saturating_add(used.tokens.input).saturating_add(used.tokens.output);
+fn count(connection: &Connection, session: &str, used: &ModelUse, zone: &TimeZone) -> Result<(), StoreError> {
+    let ModelUse { model, usage, cost } = used;
+    let spending = ModelSpending { usage: *usage, cost: cost.clone() };
+    spending.write(connection, daoyou_channels::new_id(), session, model)?;
+    let tokens = tokens_today(connection, zone)?.saturating_add(usage.input_tokens).saturating_add(usage.output_tokens);
     let (channel, kind, key) = NOTES;
     let spent = DailyTokens { day: today(zone), tokens };
     notes::set(connection, channel, kind, key, &serde_json::to_string(&spent)?)

@@ -30,15 +30,29 @@ pub(super) struct Evidence {
 impl Evidence {
     /// Returns true if the person stated `fact`.
     pub fn supports(&self, fact: &str) -> bool {
-        let (fact, found) = (stemmed_words(fact), stemmed_words(&self.found));
-        let mut own_words = stemmed_words(&self.statement);
-        // A word of the question that a page also contains is no evidence.
-        own_words.extend(stemmed_words(&self.asked).into_iter().filter(|word| !found.contains(word)));
+        let (fact, found, own_words) = (stemmed_words(fact), stemmed_words(&self.found), self.own_words());
         let only = |of: &BTreeSet<String>, not: &BTreeSet<String>| {
             fact.iter().filter(|word| of.contains(*word) && !not.contains(*word)).count()
         };
         let own = fact.intersection(&own_words).count();
         own > 0 && own * OWN_WORDS_DIVISOR >= fact.len() && only(&found, &own_words) <= only(&own_words, &found)
+    }
+
+    /// Returns true if each word of `fact` is in the statement or in the person's `name`. A conversation that has read foreign content
+    /// needs this: a model that obeys such content must not add to what the person stated, not even by a question.
+    pub fn states_each_word_of(&self, fact: &str, name: &str) -> bool {
+        let (fact, mut own_words) = (stemmed_words(fact), stemmed_words(&self.statement));
+        let has_own = !own_words.is_disjoint(&fact);
+        own_words.extend(stemmed_words(name));
+        has_own && fact.is_subset(&own_words)
+    }
+
+    /// Returns the words of the statement and of the question. A word of the question that a page also contains is no evidence.
+    fn own_words(&self) -> BTreeSet<String> {
+        let found = stemmed_words(&self.found);
+        let mut own_words = stemmed_words(&self.statement);
+        own_words.extend(stemmed_words(&self.asked).into_iter().filter(|word| !found.contains(word)));
+        own_words
     }
 }
 
@@ -53,6 +67,10 @@ pub(super) enum RejectReason {
     NotSaid,
     #[error("it is in another language than the message, and somebody else, or a page or file, spoke in that language")]
     Unsure,
+    #[error("the conversation has read foreign content, and the message that it names does not contain all its words")]
+    NotVerbatim,
+    #[error("the conversation has read foreign content, which a case may repeat")]
+    ForeignCase,
 }
 
 /// Returns true if two texts have different scripts, so that their words cannot be compared.

@@ -13,7 +13,6 @@ mod extract;
 mod summarizer;
 
 mod commit;
-mod running;
 
-pub use summarizer::{Summarizer, SummarizerSettings};
+pub use summarizer::Summarizer;
 pub use worker::Consolidator;

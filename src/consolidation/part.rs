@@ -6,9 +6,8 @@ use super::transcript::{LineAuthor, TranscriptLine, lines};
 use crate::llm::estimate_tokens;
 use crate::memory::{Identities, MemoryEntry, Owner};
 use crate::store::messages::{self, MessageRow, Ownership, SessionHead};
-use crate::store::ownership;
 use crate::store::session_memory::SessionMemory;
-use crate::store::{Connection, StoreError, forgetting, memories};
+use crate::store::{Connection, StoreError, approvals, forgetting, memories, ownership};
 
 /// The most messages of one part.
 const ROWS: i64 = 400;
@@ -18,28 +17,19 @@ const BACKLOG: i64 = 2_000;
 const IDLE_KEPT: i64 = 8;
 
 /// The reason why a conversation is consolidated.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::EnumString)]
+#[strum(serialize_all = "snake_case")]
 pub(super) enum ConsolidationReason {
     /// The number of messages without a summary has reached its limit.
     Full,
     /// The messages did not all fit into the model's context.
+    // Rows that were written before format 30 of the store have `tight`.
+    #[strum(serialize = "context_full", serialize = "tight")]
     ContextFull,
     /// The conversation is idle.
     Idle,
     /// The conversation has ended.
     New,
-}
-
-impl ConsolidationReason {
-    pub fn parse(word: &str) -> Self {
-        match word {
-            // Rows that were written before format 30 of the store have `tight`.
-            "context_full" | "tight" => Self::ContextFull,
-            "idle" => Self::Idle,
-            "new" => Self::New,
-            _ => Self::Full,
-        }
-    }
 }
 
 /// An epoch that is due.
@@ -75,6 +65,8 @@ pub(super) struct ConversationPart {
     /// The part belongs to a backlog, which no model reads.
     pub is_backlog: bool,
     pub ownership: Ownership,
+    /// The epoch has read foreign content (content from anyone but the owner).
+    pub is_tainted: bool,
     pub lines: Vec<TranscriptLine>,
     /// The summary so far; empty if there is none.
     pub before: String,
@@ -132,7 +124,8 @@ pub(super) fn next(
     identities: &Identities,
 ) -> Result<Option<ConversationPart>, StoreError> {
     let head = messages::session(connection, &task.session)?;
-    let why = ConsolidationReason::parse(task.state.due_reason.as_deref().unwrap_or_default());
+    let due_reason = task.state.due_reason.as_deref().unwrap_or_default();
+    let why = due_reason.parse().unwrap_or(ConsolidationReason::Full);
     let why = if task.epoch == head.epoch { why } else { ConsolidationReason::New };
     let from = if task.epoch == head.epoch { task.state.cursor.max(head.first_seq) } else { task.state.cursor };
     let target = target(connection, &task, &head, (why, from), limits)?;
@@ -154,6 +147,7 @@ pub(super) fn next(
         0
     };
     let fingerprint = PartFingerprint::of(connection, &rows, task.state.summary)?;
+    let is_tainted = !approvals::taint_of_epoch(connection, &task.session, task.epoch)?.is_empty();
     let before = fingerprint.before.clone();
     Ok(Some(ConversationPart {
         task,
@@ -163,6 +157,7 @@ pub(super) fn next(
         overlap,
         is_backlog,
         ownership,
+        is_tainted,
         lines,
         before,
         known: Vec::new(),
@@ -250,8 +245,7 @@ mod tests {
 
     use super::*;
     use crate::chat::ChatMessage;
-    use crate::store::Store;
-    use crate::store::{Durability, session_memory};
+    use crate::store::{Durability, Store, session_memory};
 
     const LIMITS: PartLimits = PartLimits { keep: 4, kept_tokens: 60, input_tokens: 10_000 };
 

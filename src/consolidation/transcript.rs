@@ -188,8 +188,7 @@ mod tests {
     use uuid::Uuid;
 
     use super::*;
-    use crate::store::Store;
-    use crate::store::{Durability, messages};
+    use crate::store::{Durability, Store, messages};
 
     #[test]
     fn transcripts_name_the_author_and_fold_tools() {

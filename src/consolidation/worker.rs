@@ -1,19 +1,22 @@
 //! Looks for due sessions at the start and after each turn, and consolidates them in the background.
 
+use std::collections::HashSet;
+use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
 use daoyou_channels::SessionKey;
+use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::commit::{CommitResult, ConsolidationCommit, MAX_TRIES, SummaryOutcome, begin, close, tokens_today};
 use super::part::{ConsolidationTask, ConversationPart, PartLimits, next};
-use super::running::RunningConsolidations;
-use super::summarizer::{Summarizer, Summary, SummaryError, SummaryUsage};
+use super::summarizer::{Summarizer, Summary, SummaryError};
 use crate::crash;
 use crate::live::LivePart;
 use crate::llm::Models;
 use crate::memory::{MemoryConfig, MemoryService, MemorySettings};
+use crate::postprocess::ModelUse;
 use crate::session::session_ownership::is_conversation;
 use crate::store::{Connection, Durability, Store, StoreError, messages, now_ms, ownership, session_memory};
 use crate::turn::context::conversation_context::wanted_model;
@@ -155,7 +158,8 @@ impl Consolidator {
         if !idle_sessions.is_empty() {
             let note = move |connection: &Connection| {
                 for (session, epoch, _) in &idle_sessions {
-                    if is_last_turn_conversation(connection, session)? {
+                    let last = ownership::last_writer(connection, session)?;
+                    if last.is_some_and(|row| is_conversation(&row)) {
                         session_memory::set_due(connection, session, *epoch, "idle")?;
                     }
                 }
@@ -171,11 +175,6 @@ impl Consolidator {
 
 fn until(at: i64, now: i64) -> Duration {
     Duration::from_millis(u64::try_from(at - now).unwrap_or(0)).max(MIN_PAUSE)
-}
-
-/// Returns true if the session's last turn was part of a conversation.
-fn is_last_turn_conversation(connection: &Connection, session: &str) -> Result<bool, StoreError> {
-    Ok(ownership::last_writer(connection, session)?.is_some_and(|row| is_conversation(&row)))
 }
 
 /// Consolidates an epoch, part by part.
@@ -219,9 +218,7 @@ async fn consolidate_next(
     let (outcome, used) = summarise_part(summarizer, &mut part, &settings, spent).await?;
     crash::point("consolidation_answered", &session);
     let messages = part.to - part.from;
-    let MemorySettings { config, language, zone, .. } = &*settings;
-    let (config, language, zone) = (config.clone(), *language, zone.clone());
-    let commit = ConsolidationCommit { part, result: outcome, used, config, language, zone };
+    let commit = ConsolidationCommit { part, result: outcome, used, settings };
     let kept = store.write(Durability::Logged, move |connection| commit.write(connection)).await?;
     crash::point("consolidation_committed", &session);
     match kept {
@@ -241,7 +238,7 @@ async fn summarise_part(
     part: &mut ConversationPart,
     settings: &MemorySettings,
     spent: u64,
-) -> Result<(SummaryOutcome, Option<SummaryUsage>), StoreError> {
+) -> Result<(SummaryOutcome, Option<ModelUse>), StoreError> {
     let session = part.task.session.clone();
     if spent >= settings.config.tokens_per_day {
         tracing::info!(
@@ -284,9 +281,9 @@ struct PartSizing {
 
 impl PartSizing {
     fn of(summarizer: &Summarizer, memory: &MemorySettings) -> Self {
-        let Summarizer { chains, tokens, settings, .. } = summarizer;
+        let Summarizer { chains, tokens, model, context_tokens, .. } = summarizer;
         let (models, budget, config) = (chains.models.clone(), tokens.clone(), memory.config.clone());
-        Self { models, budget, model: settings.model.clone(), most: settings.context_tokens, config }
+        Self { models, budget, model: model.clone(), most: *context_tokens, config }
     }
 
     /// Returns the limits: the kept messages must fit the model of the conversation, the part must fit the model that
@@ -316,8 +313,58 @@ impl PartSizing {
     }
 }
 
+/// The most consolidations at the same time.
+const MAX_RUNNING: usize = 2;
+
+/// A session and its epoch.
+type SessionEpoch = (String, i64);
+
+/// The consolidations that run now. Their number is bounded, and no epoch is consolidated twice at a time.
+#[derive(Default)]
+struct RunningConsolidations {
+    /// The epochs that are being consolidated, and those that panicked.
+    taken: HashSet<SessionEpoch>,
+    tasks: JoinSet<SessionEpoch>,
+}
+
+impl RunningConsolidations {
+    /// Returns true if another consolidation may begin. A consolidation that panicked takes no room; it only blocks its own
+    /// epoch.
+    fn has_room(&self) -> bool {
+        self.tasks.len() < MAX_RUNNING
+    }
+
+    /// Begins `consolidation`, unless this epoch is being consolidated or has panicked.
+    fn begin(&mut self, epoch_key: SessionEpoch, consolidation: impl Future<Output = ()> + Send + 'static) {
+        if self.taken.insert(epoch_key.clone()) {
+            self.tasks.spawn(async move {
+                consolidation.await;
+                epoch_key
+            });
+        }
+    }
+
+    /// Waits until a consolidation ends; returns `None` if none runs.
+    async fn next_end(&mut self) -> Option<()> {
+        match self.tasks.join_next().await? {
+            Ok(epoch_key) => drop(self.taken.remove(&epoch_key)),
+            // The epoch stays blocked until the next start, since the panic would occur again.
+            Err(error) => tracing::error!(%error, "a consolidation ended unexpectedly"),
+        }
+        Some(())
+    }
+
+    /// Aborts all running consolidations.
+    async fn shut_down(&mut self) {
+        self.tasks.shutdown().await;
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU32, Ordering};
+
     use indexmap::IndexMap;
 
     use super::*;
@@ -379,5 +426,29 @@ mod tests {
         };
         let own = |epoch| ("own".to_owned(), epoch);
         assert_eq!(store.write(Durability::Logged, read).await.unwrap(), [own(3), own(4)]);
+    }
+
+    #[tokio::test]
+    async fn a_panicked_consolidation_is_not_repeated_and_blocks_no_other() {
+        let mut running = RunningConsolidations::default();
+        let epoch_key = |n: i64| (format!("s{n}"), 0);
+        for n in 0..2 {
+            assert!(running.has_room());
+            running.begin(epoch_key(n), async { panic!("as the test wants it") });
+        }
+        assert!(!running.has_room());
+        while running.next_end().await.is_some() {}
+        let runs = Arc::new(AtomicU32::new(0));
+        for n in [0, 1, 2, 2] {
+            assert!(running.has_room(), "{n}");
+            let runs = runs.clone();
+            running.begin(epoch_key(n), async move {
+                runs.fetch_add(1, Ordering::Relaxed);
+            });
+        }
+        while running.next_end().await.is_some() {}
+        assert_eq!(runs.load(Ordering::Relaxed), 1, "a panicked epoch is blocked, and none runs twice at once");
+        running.begin(epoch_key(2), async {});
+        assert_eq!(running.next_end().await, Some(()));
     }
 }

@@ -120,6 +120,15 @@ impl ControlClient {
         is_attached.await.map_err(|_| anyhow!("the gateway closed the connection"))?;
         Ok(ConversationFeed { deliveries, events, attachment: None })
     }
+
+    async fn fetch_state(&self, id: Uuid, wait: Duration) -> Result<Option<MessageState>, Refusal> {
+        let url = format!("{BASE}/api/messages/{id}?wait={}", whole_seconds(wait));
+        let response = self.http.get(url).send().await.map_err(|error| unreachable(&error))?;
+        if response.status() == StatusCode::NOT_FOUND {
+            return Ok(None);
+        }
+        parse_acceptance(response).await
+    }
 }
 
 #[async_trait]
@@ -227,17 +236,6 @@ impl Inbox for ControlClient {
 
     async fn wait(&self, id: Uuid, limit: Duration) -> Result<Option<MessageState>, Refusal> {
         self.fetch_state(id, limit.min(WAIT)).await
-    }
-}
-
-impl ControlClient {
-    async fn fetch_state(&self, id: Uuid, wait: Duration) -> Result<Option<MessageState>, Refusal> {
-        let url = format!("{BASE}/api/messages/{id}?wait={}", whole_seconds(wait));
-        let response = self.http.get(url).send().await.map_err(|error| unreachable(&error))?;
-        if response.status() == StatusCode::NOT_FOUND {
-            return Ok(None);
-        }
-        parse_acceptance(response).await
     }
 }
 

@@ -11,6 +11,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;
 
+use crate::phrases::Phrases;
+
 /// Scheduled prompts.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
@@ -55,19 +57,6 @@ impl Default for CronConfig {
     }
 }
 
-/// Notices about jobs in chats; `{}` is replaced by a value.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct JobNotices {
-    /// Name, failures in a row, the last one's reason, id.
-    pub paused: &'static str,
-    /// Name, reason.
-    pub failed: &'static str,
-    /// Name, the reason why the channel cannot be reached, id.
-    pub unreachable: &'static str,
-    /// Name, the limit.
-    pub over_budget: &'static str,
-}
-
 /// The settings with which jobs run. A reload creates new ones.
 #[derive(Clone, Debug)]
 pub struct CronSettings {
@@ -78,9 +67,10 @@ pub struct CronSettings {
     pub drain_timeout: Duration,
     /// The owner's zone.
     pub zone: TimeZone,
-    pub notices: JobNotices,
+    /// The texts of notices in chats.
+    pub phrases: &'static Phrases,
     /// Channel and chat of the owner's notices.
-    pub owner: Option<(String, String)>,
+    pub owner: (String, String),
     /// The senders of each channel, by which a job loses the trust that its sender loses.
     pub trust: TrustLists,
 }

@@ -173,7 +173,7 @@ pub fn commit(
                     jobs::set_enabled(connection, &job.row.id, false, None, Some(reason))?;
                     tracing::warn!(job = job.row.id, name = job.row.name, reason, "a scheduled job is paused");
                     let values = [display_name(&job.row), reason, &shell_name(&job.row)];
-                    fired.notices.push(fill(settings.notices.unreachable, &values));
+                    fired.notices.push(fill(settings.phrases.job_unreachable, &values));
                 }
             }
         }
@@ -219,18 +219,14 @@ pub fn run_now(
         return invalid(format!("the last run of {:?} is not done yet", job.row.name));
     }
     // Two runs within the same millisecond need two slots.
-    let free = (0..1_000).map(|ms| now.as_millisecond() + ms);
-    let mut due = now;
-    for ms in free {
-        if !job_runs::is_taken(connection, &job.row.id, ms)? {
-            due = Timestamp::from_millisecond(ms).unwrap_or(now);
-            break;
-        }
+    let mut due = now.as_millisecond();
+    while job_runs::is_taken(connection, &job.row.id, due)? {
+        due += 1;
     }
     if let Some(reason) = settings.why_unreachable(&job.body.target.channel) {
         return invalid(reason);
     }
-    let slot = RunSlot { due, passed_over: 0, by_hand: true };
+    let slot = RunSlot { due: Timestamp::from_millisecond(due).unwrap_or(now), passed_over: 0, by_hand: true };
     let work = run_message::work(connection, job, settings, slot, now)?;
     if let RunWork::Fail(_, reason) = work {
         return invalid(reason);
@@ -314,7 +310,7 @@ impl PlannedRuns {
                 "jobs have used their tokens of the day; prompts do not run until midnight"
             );
             fired.notices.push(fill(
-                settings.notices.over_budget,
+                settings.phrases.jobs_over_budget,
                 &[display_name(row), &settings.config.tokens_per_day.to_string()],
             ));
         }
@@ -396,7 +392,7 @@ fn start_run(
         }
         RunWork::Say(draft, text) => finish_run(connection, job, settings, slot, (draft, text, None), fired)?,
         RunWork::Fail(draft, reason) => {
-            let text = fill(settings.notices.failed, &[&row.name, reason]);
+            let text = fill(settings.phrases.job_failed, &[&row.name, reason]);
             finish_run(connection, job, settings, slot, (draft, &text, Some(reason)), fired)?;
             fired.failed += 1;
         }

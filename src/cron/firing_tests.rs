@@ -7,7 +7,7 @@ use uuid::Uuid;
 use super::firing::{commit, plan};
 use super::run_end::{JobRunEnd, record_end};
 use super::testing::{job_context, on_store};
-use super::{CronSettings, Job, JobBody, JobOrigin, JobRequest, JobScope, MisfirePolicy, Schedule, add, find, run_now};
+use super::{CronSettings, Job, JobBody, JobOrigin, JobRequest, MisfirePolicy, Schedule, add, find, run_now};
 use crate::origin::JobTurn;
 use crate::store::usage::{self, TokenCounts};
 use crate::store::{Connection, StoreError, job_runs, jobs};
@@ -58,7 +58,7 @@ async fn a_one_time_prompt_waits_for_the_tokens_of_the_next_day() {
             jobs::update(connection, &row.id, name, &body, row.next_at)?;
             settings.config.tokens_per_day = 1;
             let fired = commit(connection, &settings, &plan(connection, &settings, None, now, 10)?, now)?;
-            let job = find(connection, &JobScope::All, &row.id).unwrap();
+            let job = find(connection, &row.id).unwrap();
             assert_eq!((fired.started, fired.skipped, job.row.enabled), (0, 1, next.is_some()), "{name}");
             assert_eq!(job.row.next_at, next, "{name}");
             if next.is_some() {
@@ -89,7 +89,7 @@ async fn stopping_the_run_of_a_one_time_job_removes_the_job() {
             let (turn, channel, chat_id) = (Uuid::now_v7(), "cli", "direct");
             let end = JobRunEnd { turn, channel, chat_id, session: &session, reply: "x", error: Some(error) };
             record_end(connection, &settings, &errand, &end)?;
-            assert_eq!(find(connection, &JobScope::All, &id).is_ok(), expected, "{name}");
+            assert_eq!(find(connection, &id).is_ok(), expected, "{name}");
         }
         Ok::<_, StoreError>(())
     })

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use daoyou_channels::email;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
@@ -52,6 +53,19 @@ impl JobContext {
             None => String::new(),
         };
         invalid(format!("channel: {why}; {callback}name another channel and chat: there are {known}"))
+    }
+
+    /// Refuses a chat that cannot get messages: one of a channel as [`Self::check_channel`] refuses it, or neither an address nor a
+    /// thread on the channel `email`.
+    ///
+    /// # Errors
+    /// Explains why.
+    pub fn check_chat(&self, channel: &str, chat_id: &str) -> Result<(), JobError> {
+        self.check_channel(channel)?;
+        match email::check_chat(chat_id).err().filter(|_| channel == email::NAME) {
+            Some(fault) => invalid(format!("chat: {fault}")),
+            None => Ok(()),
+        }
     }
 
     /// Refuses a model of an unknown provider. A name without a provider is resolved when the model is called.

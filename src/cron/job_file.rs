@@ -256,7 +256,7 @@ fn import_row(
     }
     let mut job = add(connection, &new, job_context.settings.config.max_jobs, now)?;
     if !is_enabled {
-        job = set_enabled(connection, &JobScope::All, &job.row.id, false, now)?;
+        job = set_enabled(connection, &job.row.id, false, now)?;
     }
     Ok(AcceptedRow { job, note, is_new: true })
 }
@@ -398,7 +398,8 @@ impl FileJob {
         };
         let terminal = JobOrigin::terminal();
         let channel = payload.channel.filter(|channel| !channel.is_empty()).unwrap_or(terminal.target.channel);
-        job_context.check_channel(&channel).map_err(|error| JobError::Invalid(format!("payload.{error}")))?;
+        let in_payload = |error: JobError| JobError::Invalid(format!("payload.{error}"));
+        job_context.check_channel(&channel).map_err(in_payload)?;
         if let Some(model) = &self.model {
             job_context.check_model(model)?;
         }
@@ -408,6 +409,7 @@ impl FileJob {
             None if channel == "cli" => terminal.target.chat_id,
             None => return invalid(format!("payload.to is missing: the chat on {channel}")),
         };
+        job_context.check_chat(&channel, &chat_id).map_err(in_payload)?;
         let mut target = DeliveryTarget::of_chat(channel, chat_id);
         if let Some(session) = payload.session {
             target.session = session;

@@ -160,7 +160,7 @@ async fn importing_an_export_restores_the_jobs() {
             let new = NewJob { id: Some(format!("job{at}")), name: format!("name {at}"), body };
             add(connection, &new, job_context().settings.config.max_jobs, now()).unwrap();
         }
-        set_enabled(connection, &JobScope::All, "job1", false, now()).unwrap();
+        set_enabled(connection, "job1", false, now()).unwrap();
         jobs::insert(connection, "broken", "broken", "{", true, None).unwrap();
         export(connection).unwrap()
     })
@@ -169,7 +169,7 @@ async fn importing_an_export_restores_the_jobs() {
     let text = file.to_string();
     let (found, jobs) = on_store(move |connection| {
         let found = import(connection, &text, &job_context(), now()).unwrap();
-        (found, [0, 1, 2, 3].map(|at| find(connection, &JobScope::All, &format!("job{at}")).unwrap()))
+        (found, [0, 1, 2, 3].map(|at| find(connection, &format!("job{at}")).unwrap()))
     })
     .await;
     assert!(found.refused.is_empty() && found.imported.len() == 4, "{found:?}");

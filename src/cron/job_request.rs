@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use daoyou_channels::email;
 use daoyou_channels::settings::Span;
 use daoyou_channels::trust::{Author, SenderListing, trust_of};
 use daoyou_channels::{SessionKey, Trust};
@@ -17,6 +18,7 @@ use super::{
     ScheduleError,
 };
 use crate::origin::TurnOrigin;
+use crate::store::StoreError;
 use crate::text::truncate;
 
 /// The longest prompt or message, in characters.
@@ -39,7 +41,7 @@ pub struct JobRequest {
     pub at: Option<String>,
     pub every: Option<String>,
     pub cron: Option<String>,
-    /// Zone of `at`, `cron` and `anchor`.
+    /// Zone of `at`, `cron`, `anchor`, and `every` in whole days.
     pub tz: Option<String>,
     /// The time from which `every` counts.
     pub anchor: Option<String>,
@@ -77,7 +79,10 @@ impl DeliveryTarget {
     /// Returns a chat with its own session.
     pub fn of_chat(channel: String, chat_id: String) -> Self {
         let session = SessionKey::of_chat(&channel, &chat_id);
-        Self { channel, chat_id, session, metadata: Map::new(), origin: TurnOrigin::default() }
+        let mut origin = TurnOrigin::default();
+        // The mails of a thread may go to several people.
+        origin.settings.is_read_by_others = channel == email::NAME && email::is_thread(&chat_id);
+        Self { channel, chat_id, session, metadata: Map::new(), origin }
     }
 }
 
@@ -134,6 +139,76 @@ impl JobRequest {
         Ok(NewJob { id: None, name: asked.name.unwrap_or_default(), body })
     }
 
+    /// Returns `job` with the given fields of a request changed. Fields that are not given stay; an empty one gets its default. A new
+    /// task, time or channel replaces the former one with the fields that belong to it alone.
+    ///
+    /// # Errors
+    /// The changed job is invalid.
+    pub fn edit(job: &JobBody, fields: &Value, job_context: &JobContext, now: Timestamp) -> Result<NewJob, JobError> {
+        Self::from_json(fields)?;
+        let is_text = |value: &Value| value.as_str().is_some_and(|text| !text.trim().is_empty());
+        let gives = |names: &[&str]| names.iter().any(|name| fields.get(name).is_some_and(is_text));
+        let mut request = Self::of_job(job);
+        if gives(&["prompt", "message"]) {
+            (request.prompt, request.message) = (None, None);
+        }
+        if gives(&["message"]) {
+            (request.session, request.model, request.agent, request.deliver) = (None, None, None, None);
+        }
+        if gives(&["at", "every", "cron"]) {
+            // A new interval keeps the time of day.
+            let keeps_anchor = request.every.is_some() && gives(&["every"]);
+            (request.at, request.every, request.cron) = (None, None, None);
+            request.anchor = request.anchor.filter(|_| keeps_anchor);
+        }
+        if fields.get("channel").is_some_and(|channel| channel.as_str() != Some(&job.target.channel)) {
+            request.chat_id = None;
+        }
+        let mut merged = serde_json::to_value(request).map_err(StoreError::from)?;
+        if let (Some(merged), Some(fields)) = (merged.as_object_mut(), fields.as_object()) {
+            merged.extend(fields.clone());
+        }
+        let mut new = Self::from_json(&merged)?.into_new_job(&JobOrigin::terminal(), job_context, now)?;
+        if ["at", "every", "cron", "tz", "anchor"].iter().all(|name| fields.get(name).is_none()) {
+            new.body.schedule = job.schedule.clone();
+        }
+        Ok(new)
+    }
+
+    /// Returns the request that describes an existing job.
+    fn of_job(job: &JobBody) -> Self {
+        let (prompt, message) = match &job.task {
+            JobTask::Prompt(text) => (Some(text.clone()), None),
+            JobTask::Message(text) => (None, Some(text.clone())),
+        };
+        let mut request = Self {
+            prompt,
+            message,
+            channel: Some(job.target.channel.clone()),
+            chat_id: Some(job.target.chat_id.clone()),
+            session: job.session.as_ref().map(|session| session.as_str().to_owned()),
+            model: job.model.clone(),
+            agent: job.agent.clone(),
+            deliver: Some(job.deliver),
+            misfire: Some(job.misfire),
+            stale_after: job.stale_after,
+            jitter: job.jitter,
+            ..Self::default()
+        };
+        match &job.schedule {
+            Schedule::At { at } => (request.at, request.keep) = (Some(at.to_string()), !job.delete_after_run),
+            Schedule::Every { every, anchor } => {
+                (request.every, request.anchor) = (Some(every.to_string()), Some(anchor.to_string()));
+            }
+            Schedule::Days { days, anchor, tz } => {
+                (request.every, request.anchor) = (Some(format!("{days}d")), Some(anchor.to_string()));
+                request.tz = Some(tz.clone());
+            }
+            Schedule::Cron { expr, tz } => (request.cron, request.tz) = (Some(expr.clone()), Some(tz.clone())),
+        }
+        request
+    }
+
     /// Trims all texts and drops empty ones, since models and forms send empty texts for omitted fields.
     fn trimmed(mut self) -> Self {
         let all = [
@@ -188,6 +263,7 @@ impl JobRequest {
                     (Some(_), Some(_)) => return invalid("at and anchor: beside every, give one of them"),
                     (Some(at), None) => every_from(every, at, first_slot(every, at, now, &zone)?, now, &zone),
                     (None, Some(words)) => every_from(every, words, parse_anchor(words, now, &zone)?, now, &zone),
+                    (None, None) if self.tz.is_some() => Schedule::every_from(every, now, &zone),
                     (None, None) => Schedule::every(every, now),
                 }
             }
@@ -222,10 +298,10 @@ impl JobRequest {
         if place.maker.trust != Trust::Owner {
             return invalid("only the owner makes jobs for another chat");
         }
-        job_context.check_channel(channel)?;
         if is_invalid_key(chat_id) {
             return invalid(format!("chat: one line of at most {MAX_KEY} characters"));
         }
+        job_context.check_chat(channel, chat_id)?;
         Ok(DeliveryTarget::of_chat(channel.to_owned(), chat_id.to_owned()))
     }
 
@@ -372,6 +448,69 @@ mod tests {
         let anchored = json!({"prompt": "x", "every": "1d", "anchor": "2020-01-01T00:00:00Z"});
         assert!(matches!(plan(anchored, Trust::Owner).unwrap().body.schedule,
             Schedule::Days { days: 1, anchor, .. } if anchor.as_second() == 1_577_836_800));
+    }
+
+    #[test]
+    fn an_edit_changes_the_given_fields_alone() {
+        use serde_json::json;
+        let (now, later) =
+            ["2026-11-21T06:05:00Z", "2026-11-22T00:00:00Z"].map(|at| at.parse::<Timestamp>().unwrap()).into();
+        let cron = json!({"prompt": "x", "cron": "0 9 * * *", "tz": "UTC", "deliver": "on_change", "session": "cli:a"});
+        let chat = json!({"message": "x", "every": "2h", "channel": "webhook:in", "chat_id": "b", "misfire": "skip"});
+        let once = json!({"prompt": "x", "at": "2026-11-23T09:00:00Z", "keep": true, "jitter": "5s"});
+        for (job, fields, expected) in [
+            (&cron, json!({}), cron.clone()),
+            (
+                &cron,
+                json!({"prompt": "y"}),
+                json!({"prompt": "y", "cron": "0 9 * * *", "tz": "UTC", "deliver": "on_change", "session": "cli:a"}),
+            ),
+            (&cron, json!({"message": "", "at": null}), cron.clone()),
+            (&cron, json!({"message": "y"}), json!({"message": "y", "cron": "0 9 * * *", "tz": "UTC"})),
+            (
+                &cron,
+                json!({"cron": "0 8 * * *", "session": "", "deliver": null}),
+                json!({"prompt": "x", "cron": "0 8 * * *", "tz": "UTC"}),
+            ),
+            (
+                &cron,
+                json!({"tz": ""}),
+                json!({"prompt": "x", "cron": "0 9 * * *", "deliver": "on_change", "session": "cli:a"}),
+            ),
+            (&chat, json!({}), chat.clone()),
+            (
+                &chat,
+                json!({"chat_id": "c"}),
+                json!({"message": "x", "every": "2h", "channel": "webhook:in", "chat_id": "c", "misfire": "skip"}),
+            ),
+            (&chat, json!({"channel": "cli"}), json!({"message": "x", "every": "2h", "misfire": "skip"})),
+            (
+                &once,
+                json!({"jitter": "6s"}),
+                json!({"prompt": "x", "at": "2026-11-23T09:00:00Z", "keep": true, "jitter": "6s"}),
+            ),
+            (&once, json!({"keep": false}), json!({"prompt": "x", "at": "2026-11-23T09:00:00Z", "jitter": "5s"})),
+        ] {
+            let body = |request: &Value| {
+                let request = JobRequest::from_json(request).unwrap();
+                request
+                    .into_new_job(&JobOrigin::terminal(), &job_context(10, &["cli", "webhook:in"]), now)
+                    .unwrap()
+                    .body
+            };
+            let edited = JobRequest::edit(&body(job), &fields, &job_context(10, &["cli", "webhook:in"]), later);
+            assert_eq!(edited.unwrap().body, body(&expected), "{job} {fields}");
+        }
+        let refused = |fields| {
+            JobRequest::edit(&plan(cron.clone(), Trust::Owner).unwrap().body, &fields, &job_context(10, &["cli"]), now)
+        };
+        for (fields, expected) in [
+            (json!({"promt": "y"}), "unknown field"),
+            (json!({"prompt": ""}), "say what"),
+            (json!({"cron": ""}), "say when"),
+        ] {
+            assert!(refused(fields).unwrap_err().to_string().contains(expected), "{expected}");
+        }
     }
 
     #[test]

@@ -12,7 +12,7 @@ use crate::store::Store;
 pub struct JobService {
     pub store: Store,
     pub context: Arc<JobContext>,
-    cron: CronHandle,
+    pub cron: CronHandle,
     /// The bus, which learns of runs that are started by hand.
     bus: WeakBus,
 }
@@ -26,11 +26,6 @@ impl JobService {
     #[must_use]
     pub fn with_context(&self, context: JobContext) -> Self {
         Self { context: Arc::new(context), ..self.clone() }
-    }
-
-    /// Returns the handle of the cron service.
-    pub fn cron_handle(&self) -> CronHandle {
-        self.cron.clone()
     }
 
     /// Wakes the sessions and channels that have work after a run by hand was committed.

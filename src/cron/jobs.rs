@@ -1,13 +1,13 @@
 //! Creates, finds and changes jobs, by the same rules for the tool, the command line and an import. Each function works
 //! within its caller's commit; after a change, the caller wakes the service.
 
-use daoyou_channels::Trust;
+use daoyou_channels::{Trust, email};
 use jiff::Timestamp;
 use uuid::Uuid;
 
 use super::run_times::RunTimes;
-use super::{Job, JobBody, JobTask, ScheduleError, prompt};
-use crate::store::{Connection, StoreError, jobs};
+use super::{DeliveryTarget, Job, JobBody, JobTask, ScheduleError, prompt};
+use crate::store::{Connection, StoreError, jobs, notes};
 use crate::text::one_line;
 
 /// The characters of an id.
@@ -109,17 +109,19 @@ pub fn add(connection: &Connection, new: &NewJob, max_jobs: u32, now: Timestamp)
     if !jobs::insert(connection, &row.id, &row.name, &row.body, true, row.next_at)? {
         return Err(taken(&row.id));
     }
-    find(connection, &JobScope::All, &row.id)
+    find(connection, &row.id)
 }
 
 /// Returns the job that [`add`] would create, and writes nothing.
 ///
 /// # Errors
-/// The job is never due, its prompt is no valid template, its id or name is taken, or there are too many jobs.
+/// The job is never due, its prompt is no valid template, its id or name is taken, its chat is an unknown thread of mails, or there
+/// are too many jobs.
 pub fn preview(connection: &Connection, new: &NewJob, max_jobs: u32, now: Timestamp) -> Result<Job, JobError> {
     if jobs::count(connection)? >= usize::try_from(max_jobs).unwrap_or(usize::MAX) {
         return invalid(format!("there are {max_jobs} jobs already, as many as cron.max_jobs allows; remove some"));
     }
+    check_thread(connection, &new.body.target)?;
     let id = new.id.clone().unwrap_or_else(|| id_of(Uuid::new_v4()));
     let next = first_run(&id, &new.body, now)?;
     if jobs::find(connection, &id)?.is_some() {
@@ -147,14 +149,8 @@ pub fn preview(connection: &Connection, new: &NewJob, max_jobs: u32, now: Timest
 ///
 /// # Errors
 /// The same as those of [`find`] and [`preview`].
-pub fn replace(
-    connection: &Connection,
-    scope: &JobScope,
-    id_or_name: &str,
-    new: &NewJob,
-    now: Timestamp,
-) -> Result<Job, JobError> {
-    let row = find_row(connection, scope, id_or_name)?;
+pub fn replace(connection: &Connection, id_or_name: &str, new: &NewJob, now: Timestamp) -> Result<Job, JobError> {
+    let row = find_row(connection, &JobScope::All, id_or_name)?;
     let next = first_run(&row.id, &new.body, now)?.as_millisecond();
     let keeps_name = new.name.is_empty() || new.name == row.name;
     let name = if keeps_name { row.name.clone() } else { free_name(connection, new, &row.id)? };
@@ -165,9 +161,10 @@ pub fn replace(
             body.target = old.target;
         }
     }
+    check_thread(connection, &body.target)?;
     let body = serde_json::to_string(&body).map_err(StoreError::from)?;
     jobs::update(connection, &row.id, &name, &body, row.enabled.then_some(next))?;
-    find(connection, &JobScope::All, &row.id)
+    find(connection, &row.id)
 }
 
 /// Checks the task and the jitter of a new job, and returns its first run after `now`.
@@ -180,6 +177,17 @@ fn first_run(id: &str, body: &JobBody, now: Timestamp) -> Result<Timestamp, JobE
     next_slot(&run_times, now)
 }
 
+/// Refuses a thread of mails that nobody has written: there would be nobody to send its mails to.
+fn check_thread(connection: &Connection, target: &DeliveryTarget) -> Result<(), JobError> {
+    let chat = target.chat_id.as_str();
+    // The metadata of a job that was made in a thread names the recipients.
+    let needs_note = target.channel == email::NAME && email::is_thread(chat) && target.metadata.is_empty();
+    if needs_note && notes::get(connection, email::NAME, email::THREAD_NOTE, chat)?.is_none() {
+        return invalid(format!("chat: no mail of the thread {} is known; name an address instead", one_line(chat)));
+    }
+    Ok(())
+}
+
 fn taken(id: &str) -> JobError {
     JobError::Invalid(format!("a job with the id {id:?} is there already"))
 }
@@ -188,11 +196,11 @@ fn taken(id: &str) -> JobError {
 ///
 /// # Errors
 /// No job has this id or name, or several jobs have this name.
-pub fn find(connection: &Connection, scope: &JobScope, id_or_name: &str) -> Result<Job, JobError> {
-    Ok(Job::read(find_row(connection, scope, id_or_name)?)?)
+pub fn find(connection: &Connection, id_or_name: &str) -> Result<Job, JobError> {
+    Ok(Job::read(find_row(connection, &JobScope::All, id_or_name)?)?)
 }
 
-/// Does the same as [`find`], but also finds a job that cannot be read.
+/// Does the same as [`find`] for the jobs in `scope`, but also finds a job that cannot be read.
 ///
 /// # Errors
 /// The same as those of [`find`].
@@ -230,8 +238,8 @@ pub fn list(connection: &Connection, scope: &JobScope) -> Result<Vec<JobEntry>, 
 ///
 /// # Errors
 /// The same as those of [`find`].
-pub fn remove(connection: &Connection, scope: &JobScope, id_or_name: &str) -> Result<(String, String), JobError> {
-    let row = find_row(connection, scope, id_or_name)?;
+pub fn remove(connection: &Connection, id_or_name: &str) -> Result<(String, String), JobError> {
+    let row = find_row(connection, &JobScope::All, id_or_name)?;
     jobs::remove(connection, &row.id)?;
     Ok((row.id, row.name))
 }
@@ -240,17 +248,11 @@ pub fn remove(connection: &Connection, scope: &JobScope, id_or_name: &str) -> Re
 ///
 /// # Errors
 /// The same as those of [`find`], or the job is never due again.
-pub fn set_enabled(
-    connection: &Connection,
-    scope: &JobScope,
-    id_or_name: &str,
-    enabled: bool,
-    now: Timestamp,
-) -> Result<Job, JobError> {
-    let job = find(connection, scope, id_or_name)?;
+pub fn set_enabled(connection: &Connection, id_or_name: &str, enabled: bool, now: Timestamp) -> Result<Job, JobError> {
+    let job = find(connection, id_or_name)?;
     let next = if enabled { Some(next_slot(&RunTimes::of(&job), now)?.as_millisecond()) } else { None };
     jobs::set_enabled(connection, &job.row.id, enabled, next, None)?;
-    find(connection, &JobScope::All, &job.row.id)
+    find(connection, &job.row.id)
 }
 
 /// Returns the first slot after `now`.

@@ -34,7 +34,7 @@ mod tool_tests;
 #[cfg(any(test, fuzzing))]
 pub mod fuzz;
 
-pub use config::{CronConfig, CronHandle, CronSettings, JobNotices};
+pub use config::{CronConfig, CronHandle, CronSettings};
 pub use firing::{FiringReport, run_now};
 pub use heartbeat::HeartbeatConfig;
 pub use history::{delivery, outcome};
@@ -46,6 +46,6 @@ pub use job_service::JobService;
 pub use job_text::{lines, lines_by_name};
 pub use jobs::{JobEntry, JobError, JobScope, NewJob, UnreadableJob, add, find, list, remove, replace, set_enabled};
 pub use run_end::follow_ups_of;
-pub use schedule::{PassedSlots, Schedule, ScheduleError, similar_time_zone, time_zone};
+pub use schedule::{PassedSlots, Schedule, ScheduleError, machine_zone, similar_time_zone, time_zone, zone_name};
 pub use service::{CronService, note_stop};
 pub use tool::CronTool;

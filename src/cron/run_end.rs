@@ -134,8 +134,8 @@ fn record_failure(
         (None, true) => Some(end.reply.to_owned()),
         (None, false) => None,
     };
-    let is_owner = |(channel, chat_id): &(String, String)| channel == end.channel && chat_id == end.chat_id;
-    let notice = paused.filter(|_| !settings.owner.as_ref().is_some_and(is_owner));
+    let (channel, chat_id) = &settings.owner;
+    let notice = paused.filter(|_| channel != end.channel || chat_id != end.chat_id);
     Ok(FollowUps { reply, notice, ..FollowUps::default() })
 }
 
@@ -159,7 +159,7 @@ fn count_failure(
     let reason = format!("{failures} runs in a row failed, the last with: {error}");
     jobs::set_enabled(connection, &row.id, false, None, Some(&reason))?;
     tracing::warn!(job = row.id, name = row.name, failures, error, "a scheduled job is paused");
-    Ok(Some(fill(settings.notices.paused, &[display_name(row), &failures.to_string(), error, &shell_name(row)])))
+    Ok(Some(fill(settings.phrases.job_paused, &[display_name(row), &failures.to_string(), error, &shell_name(row)])))
 }
 
 /// Returns the chat's session, or its most recently used ones if each sender has an own session.

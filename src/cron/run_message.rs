@@ -2,10 +2,9 @@
 
 use std::time::Duration;
 
-use daoyou_channels::email;
 use daoyou_channels::settings::Span;
 use daoyou_channels::trust::{Author, trust_of};
-use daoyou_channels::{InboundMessage, OutboundContext, SessionKey, Trust, TurnSettings};
+use daoyou_channels::{InboundMessage, OutboundContext, SessionKey, Trust, TurnSettings, email};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
@@ -102,6 +101,7 @@ fn draft(
         within: kept.within,
         about,
         fresh: body.session.is_none(),
+        is_read_by_others: kept.is_read_by_others,
         ..TurnSettings::default()
     };
     let reply = OutboundContext { job: Some(display_name(&job.row).to_owned()), ..reply };
@@ -135,7 +135,7 @@ fn find_maker(connection: &Connection, job: &Job, settings: &CronSettings) -> Re
     let people = written.iter().filter(|(_, origin)| TurnOrigin::parse(origin).is_from_person());
     let least = people
         .map(|(sender, _)| sender)
-        .min_by_key(|sender| listed_trust(settings, &maker.channel, sender).unwrap_or(Trust::Untrusted).rank());
+        .min_by_key(|sender| listed_trust(settings, &maker.channel, sender).unwrap_or(Trust::Untrusted));
     let mut found = job.clone();
     found.body.maker.identity = OwnerIdentity::of(&maker.channel, least.unwrap_or(&maker.chat_id));
     Ok(Some(found))
@@ -227,8 +227,7 @@ pub fn shown(at: Timestamp, zone: &TimeZone) -> String {
 
 #[cfg(test)]
 mod tests {
-    use daoyou_channels::allow::AllowList;
-    use daoyou_channels::trust::{SenderLists, TrustLists};
+    use daoyou_channels::trust::{AllowList, SenderLists, TrustLists};
     use serde_json::json;
 
     use super::*;

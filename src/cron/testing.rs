@@ -6,7 +6,8 @@ use std::time::Duration;
 use daoyou_channels::trust::TrustLists;
 use jiff::tz::TimeZone;
 
-use super::{CronConfig, CronSettings, JobContext, JobNotices};
+use super::{CronConfig, CronSettings, JobContext};
+use crate::phrases::Phrases;
 use crate::store::{Connection, Durability, Store};
 use crate::text::Language;
 
@@ -20,7 +21,6 @@ pub(super) async fn on_store<T: Send + 'static>(work: impl FnOnce(&Connection) -
 
 /// Returns a context with the zone of Shanghai and these running channels.
 pub(super) fn job_context(max_jobs: u32, channels: &[&str]) -> JobContext {
-    let notices = JobNotices { paused: "{} {} {} {}", failed: "{} {}", unreachable: "{} {} {}", over_budget: "{} {}" };
     let zone = TimeZone::get("Asia/Shanghai").unwrap();
     let read = channels.iter().map(|channel| ((*channel).to_owned(), true));
     let settings = CronSettings {
@@ -28,8 +28,8 @@ pub(super) fn job_context(max_jobs: u32, channels: &[&str]) -> JobContext {
         channels: read.chain([("webhook:deaf".to_owned(), false)]).collect(),
         drain_timeout: Duration::from_secs(30),
         zone,
-        notices,
-        owner: None,
+        phrases: Phrases::of(Language::En),
+        owner: Default::default(),
         trust: TrustLists::default(),
     };
     JobContext {

@@ -1,6 +1,5 @@
 //! The tool `cron`, with which the agent schedules reminders and tasks for itself.
 
-use std::fmt;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -196,7 +195,8 @@ fn prepare(
     job_context: &JobContext,
     now: Timestamp,
 ) -> Result<(String, Option<JobEdit>), JobError> {
-    let job = |id: Option<&str>| find(connection, &caller.scope, id.unwrap_or_default());
+    let id = args.job_id.clone().unwrap_or_default();
+    let job = || find(connection, &caller.scope, &id);
     match args.action {
         CronAction::List => {
             let jobs = jobs::list(connection, &caller.scope)?;
@@ -205,23 +205,22 @@ fn prepare(
         }
         CronAction::Add => add(connection, args, caller, job_context, now),
         CronAction::Remove => {
-            let JobRow { id, name, .. } =
-                find_row(connection, &caller.scope, args.job_id.as_deref().unwrap_or_default())?;
+            let JobRow { id, name, .. } = find_row(connection, &caller.scope, &id)?;
             Ok((format!("Removed job {id} ({name})"), Some(JobEdit::Remove(id))))
         }
         CronAction::Enable => {
-            let job = job(args.job_id.as_deref())?;
+            let job = job()?;
             let next = next_slot(&RunTimes::of(&job), now)?;
             let enabled = Job { row: JobRow { next_at: Some(next.as_millisecond()), ..job.row }, ..job };
             let next = enabled.next_in_words(job_context).unwrap_or_default();
             Ok((format!("Enabled job {}; next: {next}", enabled.row.id), Some(JobEdit::Enable(enabled.row.id))))
         }
         CronAction::Disable => {
-            let job = job(args.job_id.as_deref())?;
+            let job = job()?;
             Ok((format!("Disabled job {}", job.row.id), Some(JobEdit::Disable(job.row.id))))
         }
         CronAction::Run => {
-            let job = job(args.job_id.as_deref())?;
+            let job = job()?;
             if job_runs::unfinished(connection, &job.row.id)?.is_some() {
                 return invalid(format!("the last run of job {} is not done yet", job.row.id));
             }
@@ -396,15 +395,9 @@ struct PendingEdit {
     fired: Mutex<Option<FiringReport>>,
 }
 
-impl fmt::Debug for PendingEdit {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.change.fmt(f)
-    }
-}
-
 impl PendingEdit {
     fn run(&self, connection: &Connection, id: &str) -> Result<(), JobError> {
-        let job = jobs::find(connection, &JobScope::All, id)?;
+        let job = jobs::find(connection, id)?;
         let fired = run_now(connection, &job, &self.service.context.settings, self.now)?;
         *self.fired.lock() = Some(fired);
         Ok(())
@@ -415,7 +408,7 @@ impl WriteRows for PendingEdit {
     fn write(&self, connection: &Connection) -> Result<(), StoreError> {
         *self.fired.lock() = None;
         // The job was already found in the caller's scope, so its id is enough here.
-        let (all, now) = (JobScope::All, self.now);
+        let now = self.now;
         let max_jobs = self.service.context.settings.config.max_jobs;
         let done = match &self.change {
             JobEdit::Add(new) => match jobs::add(connection, new, max_jobs, now) {
@@ -426,9 +419,9 @@ impl WriteRows for PendingEdit {
                     .map(|_| ()),
                 added => added.map(|_| ()),
             },
-            JobEdit::Remove(id) => jobs::remove(connection, &all, id).map(|_| ()),
-            JobEdit::Enable(id) => jobs::set_enabled(connection, &all, id, true, now).map(|_| ()),
-            JobEdit::Disable(id) => jobs::set_enabled(connection, &all, id, false, now).map(|_| ()),
+            JobEdit::Remove(id) => jobs::remove(connection, id).map(|_| ()),
+            JobEdit::Enable(id) => jobs::set_enabled(connection, id, true, now).map(|_| ()),
+            JobEdit::Disable(id) => jobs::set_enabled(connection, id, false, now).map(|_| ()),
             JobEdit::Run(id) => self.run(connection, id),
         };
         match done {

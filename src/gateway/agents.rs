@@ -6,7 +6,7 @@ use super::settings::PRIVATE;
 use crate::config::{ConfigFault, ConfigFaults, LoadedConfig};
 use crate::home::Home;
 use crate::llm::Models;
-use crate::profiles::{AgentDirectory, AgentFault, AgentSources};
+use crate::profiles::{AgentDirectory, AgentSources};
 use crate::skills::{SkillProblem, SkillSource};
 
 /// Reads all agents; returns them together with the faults of the configuration.
@@ -23,8 +23,7 @@ pub(super) fn load_agents(loaded: &LoadedConfig, home: &Home) -> (AgentDirectory
         workspace,
         home: home.dir().to_owned(),
     });
-    let fault = |AgentFault { key, wrong, allowed }| loaded.fault(&key, wrong, allowed);
-    (directory, faults.into_iter().map(fault).collect())
+    (directory, faults.into_iter().map(|fault| loaded.fault_of(fault)).collect())
 }
 
 /// Reads all agents, and logs rejected profiles and profiles whose models are unavailable.

@@ -115,7 +115,7 @@ mod tests {
 
     use crate::memory::{Identities, sender_of};
     use crate::origin::{SubAgentTurn, TurnCause};
-    use crate::store::inbox::{self, InboxRow, InboxState, NewInboxRow};
+    use crate::store::inbox::{self, InboxRow, MessageStatus, NewInboxRow};
     use crate::store::{Durability, Store};
     use crate::text::Language;
     use crate::tools::KillRequester;
@@ -161,7 +161,7 @@ mod tests {
                 metadata: own(r#"{"thread":"7"}"#),
                 origin: own("{}"),
                 received_at: 1,
-                state: InboxState::Queued,
+                state: MessageStatus::Queued,
             };
             inbox::insert(connection, &asked)?;
             let cause = TurnCause::SubAgent(SubAgentTurn {

@@ -78,13 +78,6 @@ pub struct Gateway {
     pub(super) only_session: Option<SessionKey>,
 }
 
-/// Logs how to connect a model if none is set up.
-async fn warn_without_model(config: &Config, runtime: &Arc<Live<Runtime>>) {
-    if names_no_model(config) && models_are_missing(runtime).await {
-        tracing::warn!("no model is set up, so the built-in responder answers: connect one with `daoyou init`");
-    }
-}
-
 /// Returns the lists of trusted senders. They follow a reload.
 fn trust_lists(runtime: &Arc<Live<Runtime>>) -> TrustLists {
     let runtime = runtime.clone();
@@ -97,6 +90,7 @@ fn channel_context(bus: &Arc<MessageBus>) -> ChannelContext {
         events: bus.events().clone(),
         shutdown: CancellationToken::new(),
         started: Arc::new(|| {}),
+        impaired: Arc::new(|_| {}),
     }
 }
 
@@ -129,8 +123,8 @@ impl Gateway {
         }
 
         let (directory, cli) = terminals(options.terminal, &bus, &runtime, &fixed.workspace).await?;
-        if !is_alone {
-            warn_without_model(config, &runtime).await;
+        if !is_alone && names_no_model(config) && models_are_missing(&runtime).await {
+            tracing::warn!("no model is set up, so the built-in responder answers: connect one with `daoyou init`");
         }
         let api = (!is_alone).then(|| ApiAccess { runtime: runtime.clone(), inbox: BusInbox(bus.clone()) });
         let Channels { running, disabled } = channels::build(config, &home, cli.clone(), &trust_lists(&runtime), api)?;
@@ -145,7 +139,7 @@ impl Gateway {
         };
         let inspector = RunningInspector::new(home.clone(), &running, parts);
         let cron_settings = runtime.part(|runtime| &runtime.jobs.context.settings);
-        let cron = (!is_alone).then(|| CronService::new(bus.clone(), cron_settings, fixed.jobs.cron_handle()));
+        let cron = (!is_alone).then(|| CronService::new(bus.clone(), cron_settings, fixed.jobs.cron.clone()));
         let stop_serving = CancellationToken::new();
         let port = listening.as_ref().map_or(0, |listening| listening.address().port());
         let state = Arc::new(AppState {
@@ -240,7 +234,7 @@ async fn with_banner(
         (model, _) => model,
     };
     let banner = banner(&model, workspace, &terminal, is_automatic);
-    Ok(TerminalSetup { banner, directory, ..terminal })
+    Ok(TerminalSetup { banner, directory: Some(directory), ..terminal })
 }
 
 /// Returns true if the configuration names no model, so that the gateway chooses among the models that it finds.

@@ -42,7 +42,7 @@ pub(super) fn build(
             let api = ApiChannel::new(Arc::new(api), &workspace);
             channels.running.push(Arc::new(api.with_context(|| workspace.display().to_string())?));
             channels.running.push(Arc::new(McpChannel::default()));
-            channels.running.push(Arc::new(PageChannel::default()));
+            channels.running.push(Arc::new(PageChannel));
         }
         // A gateway of a single conversation has no HTTP server.
         None => channels.disabled.extend([api::NAME, MCP_CHANNEL, PAGE_CHANNEL].map(str::to_owned)),

@@ -3,12 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
+use daoyou_channels::settings::join_key;
+
 use super::agents::load_agents;
-use crate::config::{ConfigFault, ConfigFaults, LoadedConfig, join};
+use crate::config::{ConfigFault, ConfigFaults, LoadedConfig};
 use crate::guard::resolve_links;
-use crate::home::Home;
+use crate::home::{Home, is_system_folder};
 use crate::http::{ReloadingTls, TlsFile};
-use crate::llm::{Models, ProviderFault};
+use crate::llm::Models;
 use crate::tools::{TOOL_NAMES, is_tool, nearest_tool};
 
 /// Returns all faults that these checks find. It starts nothing.
@@ -22,7 +24,7 @@ pub fn check(loaded: &LoadedConfig, home: &Home, env: &BTreeMap<String, String>)
     let found = built.as_ref().err().map_or_else(Vec::new, |faults| faults.0.clone());
     // Reports a fault of a provider once, not for each of its models.
     let is_faulty = |name: &String| {
-        let table = format!("{}.", join("providers", name));
+        let table = format!("{}.", join_key("providers", name));
         found.iter().chain(&loaded.missing).any(|fault| fault.key.starts_with(&table))
     };
     let faulty: BTreeSet<String> = loaded.config.providers.keys().filter(|name| is_faulty(name)).cloned().collect();
@@ -42,13 +44,25 @@ pub fn check(loaded: &LoadedConfig, home: &Home, env: &BTreeMap<String, String>)
     faults
 }
 
-/// Checks that the workspace does not hold the home: the agent could read and change the gateway's own files there.
+/// Checks that the workspace is a usable path, is no folder of the system, where the agent would write, and does not hold the home:
+/// the agent could read and change the gateway's own files there.
 fn check_workspace(loaded: &LoadedConfig, home: &Home) -> Option<ConfigFault> {
     let real = |path: &Path| resolve_links(path).ok();
-    let workspace = home.workspace(&loaded.config.agent.workspace);
-    let holds_home = real(home.dir())?.starts_with(real(&workspace)?);
-    let wrong = || format!("{} holds daoyou's own folder {}", workspace.display(), home.dir().display());
-    holds_home.then(|| loaded.fault("agent.workspace", wrong(), "a folder inside of that one, or elsewhere"))
+    let fault = |wrong: String, allowed| Some(loaded.fault("agent.workspace", wrong, allowed));
+    let written = &loaded.config.agent.workspace;
+    if written.contains('\0') {
+        return fault(format!("{written:?} is no path"), "the path of a folder");
+    }
+    let workspace = home.workspace(written);
+    let found = real(&workspace)?;
+    if is_system_folder(&found) {
+        return fault(format!("{} is a folder of the system", workspace.display()), "a folder of its own");
+    }
+    if real(home.dir())?.starts_with(found) {
+        let wrong = format!("{} holds daoyou's own folder {}", workspace.display(), home.dir().display());
+        return fault(wrong, "a folder inside of that one, or elsewhere");
+    }
+    None
 }
 
 /// Checks that each tool named in the tool settings exists, by name or alias.
@@ -58,7 +72,7 @@ pub(super) fn check_tools(loaded: &LoadedConfig) -> Result<(), ConfigFaults> {
     let limited = tools.output.keys().map(|name| (format!("tools.output.{name}"), name));
     let filtered = tools.postprocess.tools.keys().map(|name| (format!("tools.postprocess.tools.{name}"), name));
     let summarised = tools.postprocess.llm.tools.iter().map(|name| ("tools.postprocess.llm.tools".to_owned(), name));
-    let approved = loaded.config.approval.tools.keys().map(|name| (join("approval.tools", name), name));
+    let approved = loaded.config.approval.tools.keys().map(|name| (join_key("approval.tools", name), name));
     // The tools of MCP servers are known only to the servers.
     let is_of_server =
         |name: &str| name.split_once("__").is_some_and(|(server, _)| loaded.config.mcp.contains_key(server));
@@ -69,7 +83,7 @@ pub(super) fn check_tools(loaded: &LoadedConfig) -> Result<(), ConfigFaults> {
                 let of_server = format!("{}__", server.to_lowercase());
                 start.starts_with(&of_server) || of_server.starts_with(start)
             };
-            TOOL_NAMES.iter().any(|(tool, _)| tool.starts_with(start)) || loaded.config.mcp.keys().any(is_of_server)
+            TOOL_NAMES.iter().any(|(tool, ..)| tool.starts_with(start)) || loaded.config.mcp.keys().any(is_of_server)
         };
         key.starts_with("approval.tools.") && name.to_lowercase().strip_suffix('*').is_some_and(is_of_tool)
     };
@@ -81,7 +95,7 @@ pub(super) fn check_tools(loaded: &LoadedConfig) -> Result<(), ConfigFaults> {
             Some(start) => format!("no tool's name begins with {start:?}, and no server in [mcp] has such tools"),
             None => format!("{name:?} is no tool{near}"),
         };
-        let names = TOOL_NAMES.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ");
+        let names = TOOL_NAMES.iter().map(|(name, ..)| *name).collect::<Vec<_>>().join(", ");
         loaded.fault(&key, wrong, names)
     }))
 }
@@ -91,14 +105,13 @@ pub(super) fn build_models(
     loaded: &LoadedConfig,
     env: impl Fn(&str) -> Option<String>,
 ) -> Result<Models, ConfigFaults> {
-    let fault = |fault: ProviderFault| loaded.fault(&fault.key, fault.message, "");
     let price = loaded.config.agent.fallback_price.clone();
     if price.as_ref().is_some_and(|price| !price.is_sound()) {
         return Err(ConfigFaults(vec![loaded.fault("agent.fallback_price", "a price is a number, zero or more", "")]));
     }
     Models::build(&loaded.config.providers, env)
         .map(|models| models.with_fallback_price(price))
-        .map_err(|faults| ConfigFaults(faults.into_iter().map(fault).collect()))
+        .map_err(|faults| ConfigFaults(faults.into_iter().map(|fault| loaded.fault_of(fault)).collect()))
 }
 
 /// Checks that each model in the configuration has a provider. The models of webhooks are used only when a message arrives, and
@@ -124,7 +137,7 @@ fn named_models(loaded: &LoadedConfig, models: &Models) -> Vec<(String, String, 
         hooks.filter_map(|(name, hook)| Some(check(format!("channels.webhook.{name}.model"), hook.model.as_deref()?))),
     );
     let agents = config.agents.iter().filter(|(_, agent)| !agent.model.is_empty());
-    named.extend(agents.map(|(name, agent)| check(join(&join("agents", name), "model"), &agent.model)));
+    named.extend(agents.map(|(name, agent)| check(join_key(&join_key("agents", name), "model"), &agent.model)));
     named.push(check("memory.model".to_owned(), &config.memory.model));
     let (embeddings, postprocess) = (&config.memory.embeddings, &config.tools.postprocess);
     if !embeddings.model.is_empty() {
@@ -161,7 +174,7 @@ mod tests {
     use crate::config::{self, ConfigSource};
 
     #[test]
-    fn a_workspace_that_holds_the_home_is_a_fault() {
+    fn a_workspace_that_holds_the_home_or_is_the_systems_is_a_fault() {
         let folder = tempfile::tempdir().unwrap();
         let home = Home::open(Some(folder.path().join("home"))).unwrap();
         std::os::unix::fs::symlink(folder.path(), home.dir().join("link")).unwrap();
@@ -175,8 +188,14 @@ mod tests {
             ("..", true),
             ("/", true),
             ("link", true),
+            ("/etc", true),
+            ("/etc/daoyou", true),
+            ("/usr", true),
+            ("/usr/local/share/desk", false),
+            ("/var/lib/desk", false),
+            ("\\u0000", true),
         ] {
-            let text = format!("[agent]\nworkspace = {workspace:?}\n");
+            let text = format!("[agent]\nworkspace = \"{workspace}\"\n");
             let source = ConfigSource::Draft { path: &home.config(), text: &text };
             let loaded = config::load(source, &BTreeMap::new()).unwrap();
             let fault = check_workspace(&loaded, &home);

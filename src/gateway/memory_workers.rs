@@ -36,27 +36,21 @@ impl MemoryWorkers {
         let stop_files = CancellationToken::new();
         let memory = runtime.part(|runtime| &runtime.memory);
         let runner = runtime.part(|runtime| runtime.runner());
-        let consolidation = {
-            let memory = memory.clone();
+        let (of_indexer, of_vectors, of_files) = (memory.clone(), memory.clone(), memory.clone());
+        let workers = [
             restart_on_panic("the consolidation", stopping, move |stop| {
                 let runner = runner.clone();
                 Consolidator::new(move || runner.get().summarizer(), memory.clone(), only.clone()).run(stop)
-            })
-        };
-        let indexer = {
-            let memory = memory.clone();
-            restart_on_panic("the indexer", stopping, move |stop| MessageIndexer::new(memory.clone()).run(stop))
-        };
-        let embedding_indexer = {
-            let memory = memory.clone();
+            }),
+            restart_on_panic("the indexer", stopping, move |stop| MessageIndexer::new(of_indexer.clone()).run(stop)),
             restart_on_panic("the indexer of vectors", stopping, move |stop| {
-                EmbeddingIndexer::new(memory.clone()).run(stop)
-            })
-        };
+                EmbeddingIndexer::new(of_vectors.clone()).run(stop)
+            }),
+        ];
         let files = restart_on_panic("the writer of the memory files", &stop_files, move |stop| {
-            MemoryFileWriter::new(memory.clone()).run(stop)
+            MemoryFileWriter::new(of_files.clone()).run(stop)
         });
-        Self { workers: [consolidation, indexer, embedding_indexer], files, stop_files }
+        Self { workers, files, stop_files }
     }
 
     /// Waits for the workers that end when the gateway stops, for half of `limit`. Then writes the memory files for the last time, so

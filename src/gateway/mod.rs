@@ -25,16 +25,14 @@ mod trash;
 mod upkeep;
 mod watchdog;
 
+pub use crate::cron::{machine_zone, time_zone, zone_name};
 pub use crate::locale::LocaleSetting;
 pub use crate::mcp::{BoundedLine, ImportedServer, LineReader, MAX_MESSAGE, import_servers, too_long_error};
 pub use crate::skills::{ReviewedFileKind, SkillCandidate, SkillProblem, SkillReview, check_skills};
 pub use build::{Gateway, Options, banner, names_no_model};
 pub use check::check;
 pub use inspect::{Inspector, format_age};
-pub use offline_store::{
-    change_jobs, change_memory, change_store, change_tokens, inspect as inspect_offline, list_tokens, message_state,
-    read_jobs, read_memory, read_store, run_tool,
-};
+pub use offline_store::{OfflineRequest, inspect as inspect_offline, list_tokens, message_state, run_tool};
 pub use read_only::{GatewayStart, serve};
 pub use reload::{ConfigLoader, ReloadSource};
 pub use run::supervise_command;

@@ -15,7 +15,7 @@ use super::run::MCP_END_LIMIT;
 use super::settings::{job_context, memory_settings, secrets};
 use crate::bus::find_message_state;
 use crate::config::LoadedConfig;
-use crate::cron::JobError;
+use crate::cron::{JobContext, JobError};
 use crate::home::{Home, HomeLock};
 use crate::memory::{MemoryError, MemoryService};
 use crate::query::{
@@ -25,23 +25,8 @@ use crate::query::{
 use crate::store::Store;
 use crate::tools::Processes;
 
-/// Opens the store for `work` only.
-async fn with_store<T, E>(home: &Home, work: impl AsyncFnOnce(&Store) -> Result<T, E>) -> anyhow::Result<T>
-where
-    anyhow::Error: From<E>,
-{
-    close_after(Store::open(&home.database())?, work).await
-}
-
-/// Opens the store for `work` only, which writes nothing.
-async fn with_store_to_read<T, E>(home: &Home, work: impl AsyncFnOnce(&Store) -> Result<T, E>) -> anyhow::Result<T>
-where
-    anyhow::Error: From<E>,
-{
-    close_after(Store::open_to_read(&home.database())?, work).await
-}
-
-async fn close_after<T, E>(store: Store, work: impl AsyncFnOnce(&Store) -> Result<T, E>) -> anyhow::Result<T>
+/// Closes the store after `work`.
+async fn with_store<T, E>(store: Store, work: impl AsyncFnOnce(&Store) -> Result<T, E>) -> anyhow::Result<T>
 where
     anyhow::Error: From<E>,
 {
@@ -50,24 +35,130 @@ where
     Ok(done?)
 }
 
-/// Answers a query about sessions, turns or the queue.
-///
-/// # Errors
-/// The subject does not exist, or the store cannot be read.
-pub async fn read_store(home: &Home, _lock: &HomeLock, query: StoreQuery) -> anyhow::Result<Value> {
-    let subject = query.subject();
-    // A query does not create a store.
-    if !home.database().exists() {
-        return match query {
-            StoreQuery::Sessions
-            | StoreQuery::Turns { session: None, .. }
-            | StoreQuery::Queue
-            | StoreQuery::Approvals => Ok(json!([])),
-            _ => Err(anyhow!("there is no {subject}")),
-        };
+/// A query or change that needs no running gateway: the store, and for jobs and memories also the configuration and the workspace.
+pub trait OfflineRequest {
+    /// The request leaves the store unchanged.
+    const ONLY_READS: bool;
+
+    /// Returns the answer. `loaded` is a `Result` because requests about sessions, turns, the queue and tokens need no
+    /// configuration, so they are answered even if it is invalid; the other requests fail with its error.
+    ///
+    /// # Errors
+    /// The subject does not exist, the change is invalid, the configuration is needed and invalid, or the store cannot be read or
+    /// written.
+    fn answer(
+        self,
+        home: &Home,
+        lock: &HomeLock,
+        loaded: anyhow::Result<&LoadedConfig>,
+    ) -> impl Future<Output = anyhow::Result<Value>>;
+}
+
+impl OfflineRequest for StoreQuery {
+    const ONLY_READS: bool = true;
+
+    async fn answer(self, home: &Home, _: &HomeLock, _: anyhow::Result<&LoadedConfig>) -> anyhow::Result<Value> {
+        let subject = self.subject();
+        // A query does not create a store.
+        if !home.database().exists() {
+            return match self {
+                Self::Sessions | Self::Turns { session: None, .. } | Self::Queue | Self::Approvals => Ok(json!([])),
+                _ => Err(anyhow!("there is no {subject}")),
+            };
+        }
+        let store = Store::open_to_read(&home.database())?;
+        let answer = with_store(store, async |store| query::read(store, self).await).await?;
+        answer.with_context(|| format!("there is no {subject}"))
     }
-    let answer = with_store_to_read(home, async |store| query::read(store, query).await).await?;
-    answer.with_context(|| format!("there is no {subject}"))
+}
+
+impl OfflineRequest for StoreChange {
+    const ONLY_READS: bool = false;
+
+    async fn answer(self, home: &Home, _: &HomeLock, _: anyhow::Result<&LoadedConfig>) -> anyhow::Result<Value> {
+        let subject = self.subject();
+        if !home.database().exists() {
+            return match self {
+                Self::ClearSession(key) => Ok(sessions::cleared(&key, false)),
+                _ => Err(anyhow!("there is no {subject}")),
+            };
+        }
+        let applied = with_store(Store::open(&home.database())?, async |store| query::apply(store, self).await).await?;
+        Ok(applied.with_context(|| format!("there is no {subject}"))?.answer)
+    }
+}
+
+impl OfflineRequest for TokenChange {
+    const ONLY_READS: bool = false;
+
+    async fn answer(self, home: &Home, _: &HomeLock, _: anyhow::Result<&LoadedConfig>) -> anyhow::Result<Value> {
+        with_store(Store::open(&home.database())?, async |store| query::access::apply(store, self).await).await
+    }
+}
+
+impl OfflineRequest for JobQuery {
+    const ONLY_READS: bool = true;
+
+    async fn answer(self, home: &Home, _: &HomeLock, loaded: anyhow::Result<&LoadedConfig>) -> anyhow::Result<Value> {
+        let context = open_job_context(home, loaded?)?;
+        if !home.database().exists() {
+            return match self {
+                Self::List => Ok(json!([])),
+                Self::Show(job) | Self::History { job, .. } => Err(JobError::NotFound(job).into()),
+                Self::Export => Ok(json!({ "version": 1, "jobs": [] })),
+            };
+        }
+        with_store(Store::open_to_read(&home.database())?, async |store| jobs::read(store, self, context).await).await
+    }
+}
+
+impl OfflineRequest for JobChange {
+    const ONLY_READS: bool = false;
+
+    /// Makes the change, which takes effect in the next gateway.
+    async fn answer(self, home: &Home, _: &HomeLock, loaded: anyhow::Result<&LoadedConfig>) -> anyhow::Result<Value> {
+        let context = open_job_context(home, loaded?)?;
+        let store = Store::open(&home.database())?;
+        Ok(with_store(store, async |store| jobs::apply(store, self, context).await).await?.answer)
+    }
+}
+
+impl OfflineRequest for MemoryQuery {
+    const ONLY_READS: bool = true;
+
+    async fn answer(self, home: &Home, _: &HomeLock, loaded: anyhow::Result<&LoadedConfig>) -> anyhow::Result<Value> {
+        let loaded = loaded?;
+        if !home.database().exists() {
+            return match self {
+                Self::Show(id) => Err(MemoryError::NotFound(id).into()),
+                Self::SearchMessages { session: Some(session), .. } => Err(sessions::unknown(&session).into()),
+                Self::Stats => Ok(json!({ "entries": [], "known": 0, "replaced": 0 })),
+                _ => Ok(json!([])),
+            };
+        }
+        let memory = Arc::new(open_memory(home, loaded, Store::open_to_read(&home.database())?)?);
+        let answer = memories::read(&memory, self).await;
+        memory.store.close().await;
+        Ok(answer?)
+    }
+}
+
+impl OfflineRequest for MemoryChange {
+    const ONLY_READS: bool = false;
+
+    /// Makes the change, and updates the files of the workspace.
+    async fn answer(self, home: &Home, _: &HomeLock, loaded: anyhow::Result<&LoadedConfig>) -> anyhow::Result<Value> {
+        let loaded = loaded?;
+        let memory = open_memory(home, loaded, Store::open(&home.database())?)?;
+        let memory = Arc::new(memory.with_secrets(secrets(loaded, home)?));
+        let answer = memories::apply(&memory, self).await;
+        // A home whose gateway was never started has no files yet.
+        if answer.is_ok() && memory.settings.workspace.is_dir() {
+            memory.keep_files().await;
+        }
+        memory.store.close().await;
+        Ok(answer?)
+    }
 }
 
 /// Returns the state of a message.
@@ -75,23 +166,8 @@ pub async fn read_store(home: &Home, _lock: &HomeLock, query: StoreQuery) -> any
 /// # Errors
 /// The store cannot be read.
 pub async fn message_state(home: &Home, _lock: &HomeLock, id: Uuid) -> anyhow::Result<Option<MessageState>> {
-    with_store(home, async |store| store.read(move |connection| find_message_state(connection, id)).await).await
-}
-
-/// Makes a change to sessions, turns or the queue.
-///
-/// # Errors
-/// The subject does not exist, or the store cannot be written.
-pub async fn change_store(home: &Home, _lock: &HomeLock, change: StoreChange) -> anyhow::Result<Value> {
-    let subject = change.subject();
-    if !home.database().exists() {
-        return match change {
-            StoreChange::ClearSession(key) => Ok(sessions::cleared(&key, false)),
-            _ => Err(anyhow!("there is no {subject}")),
-        };
-    }
-    let applied = with_store(home, async |store| query::apply(store, change).await).await?;
-    Ok(applied.with_context(|| format!("there is no {subject}"))?.answer)
+    let store = Store::open(&home.database())?;
+    with_store(store, async |store| store.read(move |connection| find_message_state(connection, id)).await).await
 }
 
 /// Lists the named tokens.
@@ -103,90 +179,11 @@ pub async fn list_tokens(home: &Home, _lock: &HomeLock) -> anyhow::Result<Value>
     if !home.database().exists() {
         return Ok(json!([]));
     }
-    with_store_to_read(home, query::access::list).await
+    with_store(Store::open_to_read(&home.database())?, query::access::list).await
 }
 
-/// Adds or revokes a named token.
-///
-/// # Errors
-/// The change is invalid, or the store cannot be written.
-pub async fn change_tokens(home: &Home, _lock: &HomeLock, change: TokenChange) -> anyhow::Result<Value> {
-    with_store(home, async |store| query::access::apply(store, change).await).await
-}
-
-/// Answers a query about jobs.
-///
-/// # Errors
-/// The job does not exist, or the store cannot be read.
-pub async fn read_jobs(home: &Home, _lock: &HomeLock, loaded: &LoadedConfig, query: JobQuery) -> anyhow::Result<Value> {
-    let context = Arc::new(job_context(&loaded.config, &load_agents(loaded, home).0)?);
-    if !home.database().exists() {
-        return match query {
-            JobQuery::List => Ok(json!([])),
-            JobQuery::Show(job) | JobQuery::History { job, .. } => Err(JobError::NotFound(job).into()),
-            JobQuery::Export => Ok(json!({ "version": 1, "jobs": [] })),
-        };
-    }
-    with_store_to_read(home, async |store| jobs::read(store, query, context).await).await
-}
-
-/// Makes a change to jobs, which takes effect in the next gateway.
-///
-/// # Errors
-/// The change is invalid, or the store cannot be written.
-pub async fn change_jobs(
-    home: &Home,
-    _lock: &HomeLock,
-    loaded: &LoadedConfig,
-    change: JobChange,
-) -> anyhow::Result<Value> {
-    let context = Arc::new(job_context(&loaded.config, &load_agents(loaded, home).0)?);
-    Ok(with_store(home, async |store| jobs::apply(store, change, context).await).await?.answer)
-}
-
-/// Answers a query about memories.
-///
-/// # Errors
-/// The memory does not exist, or the store cannot be read.
-pub async fn read_memory(
-    home: &Home,
-    _lock: &HomeLock,
-    loaded: &LoadedConfig,
-    query: MemoryQuery,
-) -> anyhow::Result<Value> {
-    if !home.database().exists() {
-        return match query {
-            MemoryQuery::Show(id) => Err(MemoryError::NotFound(id).into()),
-            MemoryQuery::SearchMessages { session: Some(session), .. } => Err(sessions::unknown(&session).into()),
-            MemoryQuery::Stats => Ok(json!({ "entries": [], "known": 0, "replaced": 0 })),
-            _ => Ok(json!([])),
-        };
-    }
-    let memory = Arc::new(open_memory(home, loaded, Store::open_to_read(&home.database())?)?);
-    let answer = memories::read(&memory, query).await;
-    memory.store.close().await;
-    Ok(answer?)
-}
-
-/// Makes a change to memories, and updates the files of the workspace.
-///
-/// # Errors
-/// The change is invalid, or the store cannot be written.
-pub async fn change_memory(
-    home: &Home,
-    _lock: &HomeLock,
-    loaded: &LoadedConfig,
-    change: MemoryChange,
-) -> anyhow::Result<Value> {
-    let memory =
-        Arc::new(open_memory(home, loaded, Store::open(&home.database())?)?.with_secrets(secrets(loaded, home)?));
-    let answer = memories::apply(&memory, change).await;
-    // A home whose gateway was never started has no files yet.
-    if answer.is_ok() && memory.settings.workspace.is_dir() {
-        memory.keep_files().await;
-    }
-    memory.store.close().await;
-    Ok(answer?)
+fn open_job_context(home: &Home, loaded: &LoadedConfig) -> anyhow::Result<Arc<JobContext>> {
+    Ok(Arc::new(job_context(&loaded.config, &load_agents(loaded, home).0)?))
 }
 
 fn open_memory(home: &Home, loaded: &LoadedConfig, store: Store) -> anyhow::Result<MemoryService> {

@@ -65,6 +65,7 @@ impl PeriodicWork {
         let runtime = self.runtime.get();
         runtime.jobs.wake();
         self.upkeep.rescue_database().await;
+        self.upkeep.restore_temp_folder().await;
         self.upkeep.bus.expire_requests().await;
         if let Some(heartbeat) = &self.heartbeat {
             heartbeat.tick(&heartbeat_settings(&runtime.config), Timestamp::now()).await;

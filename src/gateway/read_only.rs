@@ -23,7 +23,7 @@ use crate::home::{Home, HomeError, HomeLock, LockError, is_unwritable};
 use crate::http::{self, BoundListener, ReadOnlyReason};
 use crate::live::Live;
 use crate::metrics::Metrics;
-use crate::store::StoreError;
+use crate::store::{DISK_FULL, StoreError};
 
 /// The interval at which a write to the home is tried.
 const TRIAL_INTERVAL: Duration = Duration::from_secs(1);
@@ -281,7 +281,7 @@ fn summary(kind: ErrorKind) -> &'static str {
     match kind {
         ErrorKind::QuotaExceeded => "the disk quota of the home is used up",
         ErrorKind::ReadOnlyFilesystem => "the home is on a read-only file system",
-        _ => "the disk that holds the home is full",
+        _ => DISK_FULL,
     }
 }
 

@@ -20,8 +20,8 @@ use super::telemetry_exports::TelemetryExports;
 use super::upkeep::Upkeep;
 use super::watchdog::{Watchdog, WatchedParts};
 use crate::bus::MessageBus;
+use crate::cron;
 use crate::cron::heartbeat::Heartbeat;
-use crate::cron::{self, CronService};
 use crate::guard;
 use crate::http;
 use crate::tools::{self, Processes};
@@ -86,7 +86,7 @@ impl Gateway {
         let mut agent = tokio::spawn(self.agent.run(stop_turns.clone()));
         let (flush, receiving) = (CancellationToken::new(), self.context.shutdown.clone());
         let mut manager = tokio::spawn(self.manager.run(self.context, flush.clone()));
-        let jobs = tokio::spawn(fire_jobs(self.cron.take(), receiving.clone()));
+        let jobs = self.cron.take().map(|cron| tokio::spawn(cron.run(receiving.clone())));
         let telemetry = is_daemon.then(|| TelemetryExports::start(&self.loaded.config.otel, &self.state));
         let telemetry = telemetry.transpose()?.unwrap_or_default();
         let memory_workers = MemoryWorkers::start(&self.runtime, self.only_session.take(), &receiving);
@@ -126,7 +126,9 @@ impl Gateway {
         receiving.cancel();
         stop_turns.cancel();
         log_join_error("the agent loop", agent.await);
-        log_join_error("the cron service", jobs.await);
+        if let Some(jobs) = jobs {
+            log_join_error("the cron service", jobs.await);
+        }
         telemetry.stop();
         self.bus.release_waiters();
         let limit = stop.begin_step("ending the background processes", STEP_MINIMUM, Processes::STOP_LIMIT);
@@ -227,12 +229,6 @@ impl StopDeadline {
             service_manager::stopping(step, limit + GRACE);
         }
         limit
-    }
-}
-
-async fn fire_jobs(cron: Option<CronService>, shutdown: CancellationToken) {
-    if let Some(cron) = cron {
-        cron.run(shutdown).await;
     }
 }
 

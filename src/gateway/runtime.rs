@@ -39,7 +39,7 @@ use crate::tools::{self, Processes, Tool, ToolDeps, ToolExecutor, ToolResultCach
 use crate::turn::context::conversation_context::{ContextBuilder, ContextSettings};
 use crate::turn::context::images::ImageLoader;
 use crate::turn::context::system_prompt::{PromptSkills, SystemPrompt};
-use crate::turn::middleware::{MiddlewareName, MiddlewareParts, MiddlewareSettings, MiddlewareStack, MiddlewareState};
+use crate::turn::middleware::{MiddlewareName, MiddlewareParts, MiddlewareStack, MiddlewareState};
 use crate::turn::orchestrators::ModelChains;
 use crate::turn::token_budget::TokenBudget;
 use crate::turn::turn_loop::TurnLimits;
@@ -104,21 +104,15 @@ impl Runtime {
         let jobs = Arc::new(fixed.jobs.with_context(job_context(config, &agents)?));
         let skills = skill_catalog(config, &fixed.workspace, fixed.home.dir());
         let is_cached = config.agent.middleware.contains(&MiddlewareName::Cache);
-        let services = ServiceTools {
-            jobs: Some(&jobs),
-            memory: Some(&memory),
-            processes: Some(&fixed.processes),
-            ..ServiceTools::new(&fixed.bus, &skills, &agents)
-        };
         let previous = previous.map(|previous| &*previous.mcp);
         let changed = fixed.mcp_changed.clone();
         let mcp = mcp_servers(config, &fixed.workspace, &fixed.home, &memory.secrets, changed, previous)?;
-        let services = services.with_mcp(&mcp);
+        let services = ServiceTools { jobs: &jobs, memory: &memory, processes: &fixed.processes };
         let deps = || ToolDeps {
             semantic: result_embedder(config, &models, &fixed.metrics).map(SemanticFilter::new),
             summarizer: result_summarizer(config, &models, &fixed.metrics),
             cache: is_cached.then(|| ToolResultCache::new(config.agent.cache.capacity, fixed.metrics.clone())),
-            ..tool_deps(config, services)
+            ..tool_deps(config, &fixed.bus, &skills, &agents, &mcp, Some(services))
         };
         let elsewhere = tools_elsewhere(config, &fixed.home, &agents, deps)?;
         let commands = Arc::new(CommandHandler {
@@ -168,12 +162,10 @@ impl Runtime {
         let CommandContext { phrases, ref store, ref memory, ref timezone, .. } = self.commands.context;
         let agent = &self.config.agent;
         let middleware = MiddlewareStack::build(&MiddlewareParts {
-            settings: MiddlewareSettings {
-                middleware: agent.middleware.clone(),
-                budget: agent.budget.clone(),
-                rate_limit: agent.rate_limit.clone(),
-                cache: agent.cache.clone(),
-            },
+            middleware: agent.middleware.clone(),
+            budget: agent.budget.clone(),
+            rate_limit: agent.rate_limit.clone(),
+            cache: agent.cache.clone(),
             store: store.clone(),
             timezone: timezone.clone(),
             metrics: bus.metrics().clone(),
@@ -255,6 +247,7 @@ impl Runtime {
                 channels_with_proof: channels_with_proof(&self.config),
                 phrases: commands.context.phrases,
                 timezone: commands.context.timezone.clone(),
+                secrets: (*self.memory.secrets).clone(),
             },
             parking: Parking {
                 bus: bus.clone(),
@@ -265,7 +258,6 @@ impl Runtime {
             limits: TurnLimits {
                 iterations: agent.max_iterations,
                 tokens: agent.max_turn_tokens,
-                cost: agent.budget.turn_cost.filter(|_| agent.middleware.contains(&MiddlewareName::Budget)),
                 time: agent.turn_timeout.0,
             },
             temperature: agent.temperature,
@@ -306,32 +298,25 @@ pub(super) fn unopened(workspace: &Path) -> String {
     format!("the workspace {} cannot be opened", workspace.display())
 }
 
-/// The parts that tools of other modules need. If tools are only listed, there are no services and no bus.
+/// The services of a running gateway that tools use.
 #[derive(Clone, Copy)]
 pub(super) struct ServiceTools<'a> {
-    jobs: Option<&'a Arc<JobService>>,
-    memory: Option<&'a Arc<MemoryService>>,
-    processes: Option<&'a Arc<Processes>>,
-    bus: &'a WeakBus,
-    skills: &'a Arc<SkillCatalog>,
-    agents: &'a Arc<AgentDirectory>,
-    mcp: Option<&'a McpServers>,
+    jobs: &'a Arc<JobService>,
+    memory: &'a Arc<MemoryService>,
+    processes: &'a Arc<Processes>,
 }
 
-impl<'a> ServiceTools<'a> {
-    pub fn new(bus: &'a WeakBus, skills: &'a Arc<SkillCatalog>, agents: &'a Arc<AgentDirectory>) -> Self {
-        Self { jobs: None, memory: None, processes: None, bus, skills, agents, mcp: None }
-    }
-
-    pub fn with_mcp(self, mcp: &'a McpServers) -> Self {
-        Self { mcp: Some(mcp), ..self }
-    }
-}
-
-/// Returns the dependencies of the tools.
-pub(super) fn tool_deps(config: &Config, services: ServiceTools<'_>) -> ToolDeps {
-    let ServiceTools { jobs, memory, processes, bus, skills, agents, mcp } = services;
-    let cron = jobs.cloned().map_or_else(CronTool::without_service, CronTool::new);
+/// Returns the dependencies of the tools. If tools are only listed, there are no `services`, and `bus` is not used.
+pub(super) fn tool_deps(
+    config: &Config,
+    bus: &WeakBus,
+    skills: &Arc<SkillCatalog>,
+    agents: &Arc<AgentDirectory>,
+    mcp: &McpServers,
+    services: Option<ServiceTools<'_>>,
+) -> ToolDeps {
+    let memory = services.map(|services| services.memory);
+    let cron = services.map_or_else(CronTool::without_service, |services| CronTool::new(services.jobs.clone()));
     let spawn = SpawnTool::new(config.agent.spawn.clone(), bus.clone(), agents.clone());
     let is_redacted = config.agent.middleware.contains(&MiddlewareName::Redaction);
     let secrets = memory.filter(|_| is_redacted).map(|memory| (*memory.secrets).clone()).unwrap_or_default();
@@ -340,14 +325,13 @@ pub(super) fn tool_deps(config: &Config, services: ServiceTools<'_>) -> ToolDeps
     let mut further: Vec<Arc<dyn Tool>> =
         vec![Arc::new(ask_user), Arc::new(cron), Arc::new(spawn), Arc::new(load), Arc::new(find)];
     further.extend(memory::tools(memory));
-    further.extend(mcp.map(McpServers::tools).unwrap_or_default());
-    let channels = jobs.map(|jobs| jobs.context.settings.channels.keys().cloned().collect());
+    further.extend(mcp.tools());
     ToolDeps {
-        processes: processes.cloned(),
-        channels,
+        processes: services.map(|services| services.processes.clone()),
+        channels: services.map(|services| services.jobs.context.settings.channels.keys().cloned().collect()),
         further,
         private: PRIVATE,
-        reserve: config.store.reserve.0.0,
+        reserve: config.store.reserve.0,
         secrets,
         ..ToolDeps::default()
     }
@@ -394,10 +378,10 @@ pub(super) fn mcp_servers(
     if config.mcp.is_empty() {
         return Ok(Arc::default());
     }
-    let (exec, reserve) = (tool_settings(config, workspace).exec, config.store.reserve.0.0);
-    let runner = tools::command_runner(&exec, workspace, home.dir(), PRIVATE, reserve, OWN_PROGRAM.into())?;
+    let (exec, reserve) = (tool_settings(config, workspace).exec, config.store.reserve.0);
+    let mut runner = tools::command_runner(&exec, workspace, home.dir(), PRIVATE, reserve, OWN_PROGRAM.into())?;
     let sources = SkillSource::all(&config.skills, workspace, std::env::home_dir().as_deref(), &[]);
-    let runner = runner.with_skill_folders(sources.iter().filter_map(SkillSource::resolved_path).collect());
+    runner.skill_folders = sources.iter().filter_map(SkillSource::resolved_path).collect();
     let workspace = workspace.canonicalize().with_context(|| unopened(workspace))?;
     let secrets = Arc::new(Live::new(secrets.clone()));
     let host = McpHost { home: home.dir().to_owned(), workspace, runner, exec, secrets, changed };
@@ -447,11 +431,11 @@ mod tests {
         let (bus, skills, agents) =
             (WeakBus::default(), skill_catalog(&config, &workspace, home.dir()), Arc::default());
         let mcp = mcp_servers(&config, &workspace, &home, &KnownSecrets::default(), Arc::default(), None).unwrap();
-        let deps = tool_deps(&config, ServiceTools::new(&bus, &skills, &agents).with_mcp(&mcp));
+        let deps = tool_deps(&config, &bus, &skills, &agents, &mcp, None);
         let built = build_tools(&config, &workspace, &home, deps).unwrap();
         let built: Vec<_> =
             built.registry().all().map(|(tool, _)| (tool.spec().name.clone(), tool.definition().aliases)).collect();
-        let known: Vec<_> = tools::TOOL_NAMES.iter().map(|(name, others)| ((*name).to_owned(), *others)).collect();
+        let known: Vec<_> = tools::TOOL_NAMES.iter().map(|(name, _, others)| ((*name).to_owned(), *others)).collect();
         assert_eq!(built, known);
     }
 }

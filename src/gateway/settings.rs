@@ -7,31 +7,30 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::Context;
-use daoyou_channels::allow::AllowList;
 use daoyou_channels::email;
 use daoyou_channels::settings::Secret;
 use daoyou_channels::text::Language;
-use daoyou_channels::trust::{Author, SenderLists, TrustLists};
+use daoyou_channels::trust::{AllowList, Author, SenderLists, TrustLists};
 use jiff::tz::TimeZone;
 
 use crate::bus::{BusSettings, Capacities, ControlCommands, NoticeSettings};
 use crate::config::{ChannelsConfig, Config, LoadedConfig};
 use crate::cron::heartbeat::HeartbeatSettings;
-use crate::cron::{CronSettings, JobContext, JobNotices};
+use crate::cron::{CronSettings, JobContext, machine_zone};
 use crate::guard::KnownSecrets;
 use crate::home::Home;
 use crate::http::PAGE_CHANNEL;
 use crate::llm::{Embedder, Models, OFFLINE, SERVICES};
-use crate::memory::{self, Identities, MemorySettings};
+use crate::memory::{Identities, MemorySettings};
 use crate::metrics::Metrics;
 use crate::phrases::Phrases;
 use crate::postprocess::{ModelUse, ResultSummarizer};
 use crate::profiles::AgentDirectory;
 use crate::session::resets::SessionScope;
-use crate::tools::PrivateFolders;
+use crate::tools::{MEMORY_FOLDER, PrivateFolders};
 
 /// The folders of the workspace that only some turns may access.
-pub(super) const PRIVATE: PrivateFolders = PrivateFolders::new(&[memory::FOLDER]);
+pub(super) const PRIVATE: PrivateFolders = PrivateFolders::new(&[MEMORY_FOLDER]);
 
 /// The secrets that no answer and no tool result may contain: those of the configuration, the gateway's own token, and the keys
 /// that model services take from the environment.
@@ -72,7 +71,7 @@ pub(super) fn bus_settings(config: &Config, commands: Arc<dyn ControlCommands>) 
             inbound: size(config.gateway.inbound_capacity),
             outbound: size(config.gateway.outbound_capacity),
         },
-        reserve: config.store.reserve.0.0,
+        reserve: config.store.reserve.0,
         drain_timeout: config.gateway.drain_timeout.0,
         by_sender: config.agent.session.scope == SessionScope::Sender,
         notices: notices(config),
@@ -84,13 +83,6 @@ pub(super) fn size(count: u32) -> usize {
 }
 
 fn cron_settings(config: &Config) -> anyhow::Result<CronSettings> {
-    let phrases = Phrases::of(config.agent.locale.resolve());
-    let notices = JobNotices {
-        paused: phrases.job_paused,
-        failed: phrases.job_failed,
-        unreachable: phrases.job_unreachable,
-        over_budget: phrases.jobs_over_budget,
-    };
     let hooks = &config.channels.webhook;
     let hooks = hooks.iter().map(|(name, hook)| (format!("webhook:{name}"), hook.callback_url.is_some()));
     let channels = ["cli", "email", PAGE_CHANNEL].map(|name| (name.to_owned(), true)).into_iter().chain(hooks);
@@ -100,8 +92,8 @@ fn cron_settings(config: &Config) -> anyhow::Result<CronSettings> {
         channels,
         drain_timeout: config.gateway.drain_timeout.0,
         zone: timezone(config)?,
-        notices,
-        owner: Some(parse_chat(&config.owner.notify).unwrap_or_else(terminal)),
+        phrases: Phrases::of(config.agent.locale.resolve()),
+        owner: parse_chat(&config.owner.notify).unwrap_or_else(terminal),
         trust: TrustLists::new(trust_lists(config)),
     })
 }
@@ -257,14 +249,14 @@ pub(super) fn local_address(listen: SocketAddr) -> SocketAddr {
 /// `agent.timezone` is not a known time zone.
 pub fn timezone(config: &Config) -> anyhow::Result<TimeZone> {
     match config.agent.timezone.as_str() {
-        "" => Ok(TimeZone::system()),
+        "" => Ok(machine_zone()),
         name => TimeZone::get(name).with_context(|| format!("agent.timezone: {name:?} is no known time zone")),
     }
 }
 
 /// Returns the owner's time zone, or that of the machine if `agent.timezone` is not known.
 pub fn zone_or_system(config: &Config) -> TimeZone {
-    timezone(config).unwrap_or_else(|_| TimeZone::system())
+    timezone(config).unwrap_or_else(|_| machine_zone())
 }
 
 /// Returns the language of `agent.locale`.

@@ -2,7 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use crate::llm::{KnownService, SERVICES, installed_models, is_chat_model};
+use daoyou_channels::text::Language;
+
+use crate::llm::{KnownService, ModelError, SERVICES, installed_models, is_chat_model};
+use crate::phrases::Phrases;
 
 /// A known model service, and the key, address and models that this machine has for it.
 #[derive(Clone, Debug)]
@@ -28,6 +31,13 @@ impl ServiceOffer {
         self.key_variable.is_some() || self.installed.as_ref().is_some_and(|models| !models.is_empty())
     }
 
+    /// Returns how to get a model for a local server that has none; `None` for any other service.
+    pub fn missing_models(&self, language: Language) -> Option<String> {
+        let has_none = self.installed.as_ref().is_some_and(Vec::is_empty);
+        let error = ModelError::NoModelsInstalled { provider: self.name.to_owned() };
+        has_none.then(|| error.to_public(Phrases::of(language)))
+    }
+
     /// Returns true for a local server, which needs no key.
     pub fn is_local(&self) -> bool {
         self.key_variables.is_empty()
@@ -49,13 +59,13 @@ pub async fn service_offers(env: &BTreeMap<String, String>) -> Vec<ServiceOffer>
 }
 
 fn offer(service: &KnownService, variable: &impl Fn(&str) -> Option<String>) -> ServiceOffer {
-    let moved = service.moved_address(variable);
+    let moved = service.address_in(variable).map(|(_, url)| url);
     ServiceOffer {
         name: service.name,
         has_custom_address: moved.is_some(),
         base_url: moved.unwrap_or_else(|| service.base_url.to_owned()),
         key_variables: service.key_variables,
-        key_variable: service.key_variable(variable),
+        key_variable: service.key_in(variable).map(|(name, _)| name),
         usual_model: service.model,
         installed: None,
     }

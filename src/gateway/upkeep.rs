@@ -16,7 +16,7 @@ use crate::live::Live;
 use crate::memory;
 use crate::phrases::{Phrases, fill};
 use crate::store::{Connection, DETACHED, Durability, Store, StoreError, disk_usage, meta, now_ms, outbox, retention};
-use crate::tools::Trash;
+use crate::tools::{Trash, prepare_temp};
 
 /// The interval of complete checks. They find damage before the damaged data is needed.
 const CHECK_INTERVAL: Duration = Duration::from_secs(86_400);
@@ -43,8 +43,8 @@ const SKIPPED_AGE: Duration = Duration::from_secs(30 * 86_400);
 /// The time for which the runs of a removed job are kept.
 const JOB_RUNS_AGE: Duration = Duration::from_secs(90 * 86_400);
 
-/// The number of jobs whose runs one write deletes.
-const JOBS_PER_WRITE: usize = 100;
+/// How many unused sessions one write empties at most, and of how many removed jobs it deletes the runs.
+const OWNERS_PER_WRITE: usize = 100;
 
 /// The age at which an unused copy of a file is deleted. The message of a newer copy may not be committed yet.
 const UNUSED_FILE_AGE: Duration = Duration::from_secs(86_400);
@@ -102,6 +102,15 @@ impl Upkeep {
         }
     }
 
+    /// Makes the folder of temporary files again if it was deleted: commands need it.
+    pub async fn restore_temp_folder(&self) {
+        let home = self.home.clone();
+        let made = tokio::task::spawn_blocking(move || prepare_temp(home.dir()).map(drop));
+        if let Ok(Err(error)) = made.await {
+            tracing::warn!("{error}");
+        }
+    }
+
     async fn notify_of_rescue(&self, copy: &Path) -> Result<(), StoreError> {
         let phrases = Phrases::of(self.runtime.get().config.agent.locale.resolve());
         let content = fill(phrases.database_gone, &[&copy.display().to_string()]);
@@ -153,7 +162,35 @@ impl Upkeep {
                 move |connection: &Connection, before| retention::prune_notes(connection, &channel, kind, before);
             self.delete_old(kind, *age, prune).await;
         }
-        self.prune_job_runs().await;
+        let (find, prune) = (retention::gone_jobs, retention::prune_job_runs);
+        self.delete_old_of_owners("runs of removed jobs", JOB_RUNS_AGE, find, prune).await;
+        if let Some(age) = sessions {
+            let (find, prune) = (retention::sessions_with_content, retention::empty_inbox_rows);
+            self.delete_old_of_owners("inbox", age, find, prune).await;
+        }
+    }
+
+    /// Deletes rows that are older than `age` and belong to the jobs or sessions that `find` returns. This search does not occupy
+    /// the writer.
+    async fn delete_old_of_owners(
+        &self,
+        what: &str,
+        age: Duration,
+        find: fn(&Connection, i64) -> Result<Vec<String>, StoreError>,
+        prune: fn(&Connection, &[String], i64) -> Result<usize, StoreError>,
+    ) {
+        let before = now_ms().saturating_sub(millis(age));
+        let found = self.store().read(move |connection| find(connection, before)).await;
+        let found = match found {
+            Ok(found) => found,
+            // The gateway is stopping.
+            Err(StoreError::Closed) => return,
+            Err(error) => return tracing::warn!(what, %error, "old rows could not be looked up"),
+        };
+        for owners in found.chunks(OWNERS_PER_WRITE) {
+            let owners = owners.to_vec();
+            self.delete_old(what, age, move |connection: &Connection, before| prune(connection, &owners, before)).await;
+        }
     }
 
     /// Deletes the copies of files that no undelivered message uses.
@@ -194,22 +231,6 @@ impl Upkeep {
         let workspace = self.home.workspace(&runtime.config.agent.workspace);
         let age = runtime.config.tools.trash.0;
         remove_files("old entries of the trash", move || Ok(Trash::open(&workspace)?.remove_older(age)?)).await;
-    }
-
-    /// Deletes the runs of removed jobs. The search for these jobs does not occupy the writer.
-    async fn prune_job_runs(&self) {
-        let before = now_ms().saturating_sub(millis(JOB_RUNS_AGE));
-        let gone = match self.store().read(move |connection| retention::gone_jobs(connection, before)).await {
-            Ok(gone) => gone,
-            // The gateway is stopping.
-            Err(StoreError::Closed) => return,
-            Err(error) => return tracing::warn!(%error, "the runs of removed jobs could not be looked up"),
-        };
-        for jobs in gone.chunks(JOBS_PER_WRITE) {
-            let jobs = jobs.to_vec();
-            let prune = move |connection: &Connection, before| retention::prune_job_runs(connection, &jobs, before);
-            self.delete_old("runs of removed jobs", JOB_RUNS_AGE, prune).await;
-        }
     }
 
     /// Deletes rows that are older than `age` with `prune`, in small writes with pauses for other writes.

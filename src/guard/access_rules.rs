@@ -200,14 +200,17 @@ impl PatternRules {
         self.rest != AccessPermission::Allow || !self.ask.is_empty() || !self.deny.is_empty()
     }
 
+    /// Returns the strictest permission of the globs that match.
     fn permission(&self, path: &Path) -> AccessPermission {
-        let sets = [
-            (&self.deny, AccessPermission::Deny),
-            (&self.ask, AccessPermission::Ask),
-            (&self.allow, AccessPermission::Allow),
-        ];
-        let found = sets.into_iter().find(|(set, _)| set.is_match(path));
-        found.map_or(self.rest, |(_, permission)| permission)
+        if self.deny.is_match(path) {
+            AccessPermission::Deny
+        } else if self.ask.is_match(path) {
+            AccessPermission::Ask
+        } else if self.allow.is_match(path) {
+            AccessPermission::Allow
+        } else {
+            self.rest
+        }
     }
 
     fn allows(&self, path: &Path) -> bool {

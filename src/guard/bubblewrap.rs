@@ -194,7 +194,7 @@ impl BwrapArguments {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::guard::protocol::{CommandLimits, SandboxPolicy};
+    use crate::guard::protocol::SandboxPolicy;
 
     fn request(folder: &Path, hidden: &[&str], shown: &[&str]) -> ExecRequest {
         let inside = |names: &[&str]| names.iter().map(|name| folder.join(name)).collect();
@@ -206,14 +206,9 @@ mod tests {
             temp: "/t".into(),
             sandbox: Some(policy),
             bwrap: Some("/usr/bin/bwrap".into()),
-            shares_proc: false,
-            hands_over: false,
             hidden: inside(hidden),
             shown: inside(shown),
-            read_only: Vec::new(),
-            own: Vec::new(),
-            limits: CommandLimits::default(),
-            background: None,
+            ..ExecRequest::default()
         }
     }
 

@@ -7,6 +7,7 @@
 use std::fs;
 use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -94,7 +95,10 @@ fn confine(confinement: &Confinement, control: &UnixStream) -> Result<(), String
 
 fn enter_error(confinement: &Confinement, error: &io::Error) -> String {
     let folder = confinement.folder.display();
+    // A command can take these rights away.
+    let is_closed = fs::metadata(&confinement.folder).is_ok_and(|found| found.mode() & 0o700 != 0o700);
     match confinement.user {
+        _ if is_closed => format!("{folder}: {error}; chmod u+rwx {folder}"),
         Some(user) => format!(
             "the gateway runs as root, and the user {} that its commands run as cannot enter {folder}: {error}. Install bubblewrap, \
              or run the gateway as a user of its own",

@@ -51,4 +51,4 @@ pub use remove::remove_tree;
 pub use sandbox::{Sandbox, SandboxMode, SandboxStatus, SocketAccess, give_up_access, status, try_sockets};
 pub use secrets::KnownSecrets;
 pub use supervisor::{EXEC_COMMAND, exec_main, remove_stale_temp, stale_temp_folders};
-pub use walk::{EntryKind, SkipCounts, StopSignal, Walk, WalkSelection, WalkStop, WalkVisitor, WalkedEntry};
+pub use walk::{EntryKind, SkipCounts, StopSignal, Walk, WalkSelection, WalkStop, WalkedEntry};

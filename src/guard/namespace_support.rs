@@ -1,6 +1,6 @@
 //! Finds out whether commands can run in namespaces on this machine, by running a command in namespaces.
 
-use std::io::{BufRead, BufReader, Read};
+use std::io::Read;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 
 use super::bubblewrap::find_bwrap;
 use super::path_rules::{readable_links, readable_paths};
-use super::protocol::{CommandLimits, ExecReport, ExecRequest, SandboxPolicy, ShellExit, write_message};
+use super::protocol::{CommandLimits, ExecReport, ExecRequest, SandboxPolicy, ShellExit, read_line, write_message};
 use super::supervisor::EXEC_COMMAND;
 
 /// Instructions for enabling namespaces.
@@ -117,11 +117,9 @@ fn try_namespaces(exe: &Path, bwrap: &Path, shares_proc: bool) -> Result<(), Str
 }
 
 fn last_report(control: &UnixStream) -> Result<ExecReport, String> {
-    let mut reports = BufReader::new(control);
     loop {
-        let mut line = String::new();
-        let read = reports.read_line(&mut line).map_err(|error| format!("the trial did not end: {error}"))?;
-        if read == 0 {
+        let line = read_line(control).map_err(|error| format!("the trial did not end: {error}"))?;
+        if line.is_empty() {
             return Err("the trial of namespaces broke off".to_owned());
         }
         match serde_json::from_str(&line) {

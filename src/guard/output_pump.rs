@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::fs::File;
-use std::io::{self, PipeReader, PipeWriter, Read};
+use std::io::{self, PipeReader, PipeWriter};
 use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
 use std::sync::{Arc, mpsc};
@@ -10,6 +10,7 @@ use std::thread;
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use rustix::io::retry_on_intr;
 
 /// The size of the kept end of an output that is too long, in bytes. It is smaller if the bound of the file is small.
 const TAIL_BYTES: u64 = 32 * 1_024;
@@ -44,7 +45,7 @@ impl OutputPump {
         let (running, stopped) = mpsc::channel::<()>();
         let filled = output.clone();
         thread::spawn(move || {
-            copy_output(&filled, printed);
+            copy_output(&filled, &printed);
             drop(reading);
         });
         let refreshed = output.clone();
@@ -64,15 +65,10 @@ impl OutputPump {
     }
 }
 
-fn copy_output(output: &Mutex<BoundedFile>, mut printed: PipeReader) {
+fn copy_output(output: &Mutex<BoundedFile>, printed: &PipeReader) {
     let mut chunk = vec![0; CHUNK_BYTES];
-    loop {
-        match printed.read(&mut chunk) {
-            Ok(0) => return,
-            Ok(read) => output.lock().push(&chunk[..read]),
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(_) => return,
-        }
+    while let Ok(read @ 1..) = retry_on_intr(|| rustix::io::read(printed, &mut chunk[..])) {
+        output.lock().push(&chunk[..read]);
     }
 }
 

@@ -19,13 +19,17 @@ pub(super) struct ProcessSample {
 
 /// Returns all processes that `proc`, a mounted proc file system, shows.
 pub(super) fn processes(proc: &Path) -> Vec<ProcessSample> {
-    let entries = fs::read_dir(proc).into_iter().flatten().flatten();
-    let sample = |entry: fs::DirEntry| {
+    samples(proc, |_| true).collect()
+}
+
+/// Returns the processes whose folders in `proc` the function accepts.
+fn samples(proc: &Path, is_wanted: impl Fn(&fs::DirEntry) -> bool) -> impl Iterator<Item = ProcessSample> {
+    let entries = fs::read_dir(proc).into_iter().flatten().flatten().filter(is_wanted);
+    entries.filter_map(|entry| {
         let pid = entry.file_name().to_str()?.parse().ok()?;
         // A process that ended in the meantime has no line.
         parse_stat(pid, &fs::read_to_string(entry.path().join("stat")).ok()?)
-    };
-    entries.filter_map(sample).collect()
+    })
 }
 
 /// Returns the fields of `/proc/PID/stat`, starting with field 3, the state. The process name before it may contain any
@@ -112,15 +116,8 @@ pub(super) fn to_pid(pid: u32) -> Option<Pid> {
 
 /// Returns the number of threads of a user on this machine.
 pub(super) fn count_threads(user: u32) -> u64 {
-    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
-    let threads = |entry: fs::DirEntry| {
-        let pid = entry.file_name().to_str()?.parse().ok()?;
-        if entry.metadata().ok()?.uid() != user {
-            return None;
-        }
-        parse_stat(pid, &fs::read_to_string(entry.path().join("stat")).ok()?)
-    };
-    entries.filter_map(threads).map(|process| u64::from(process.threads)).sum()
+    let is_of_user = |entry: &fs::DirEntry| entry.metadata().is_ok_and(|metadata| metadata.uid() == user);
+    samples(Path::new("/proc"), is_of_user).map(|process| u64::from(process.threads)).sum()
 }
 
 /// Returns the memory of these processes in bytes; shared pages count once.

@@ -1,6 +1,5 @@
 //! The protocol between the gateway and the supervisor of a command: one request, then reports.
 
-use std::fmt;
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
@@ -16,6 +15,8 @@ const REQUEST_BYTES: usize = 4_000_000;
 
 /// The command to run. Its environment is the supervisor's, with `TMPDIR` added.
 #[derive(Debug, Serialize, Deserialize)]
+// In production every field is listed: the default of a protection is none.
+#[cfg_attr(test, derive(Default))]
 pub struct ExecRequest {
     /// The command line, which `sh -c` runs.
     pub command: String,
@@ -122,28 +123,19 @@ pub enum ShellExit {
 }
 
 /// The limit that a command exceeded, with its value.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LimitExceeded {
+    #[error("it ran more processes than tools.exec.max_processes ({0})")]
     Processes(u64),
+    #[error("it used more memory than tools.exec.max_memory ({})", ByteSize(*.0))]
     Memory(u64),
+    #[error("it wrote more to the disk than tools.exec.max_disk ({})", ByteSize(*.0))]
     Disk(u64),
+    #[error("the disk was nearly full: store.reserve ({}) stays free", ByteSize(*.0))]
     Reserve(u64),
+    #[error("the disk had room for few more files: {0} inodes stay free")]
     Inodes(u64),
-}
-
-impl fmt::Display for LimitExceeded {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Processes(most) => write!(f, "it ran more processes than tools.exec.max_processes ({most})"),
-            Self::Memory(most) => write!(f, "it used more memory than tools.exec.max_memory ({})", ByteSize(*most)),
-            Self::Disk(most) => write!(f, "it wrote more to the disk than tools.exec.max_disk ({})", ByteSize(*most)),
-            Self::Reserve(kept) => {
-                write!(f, "the disk was nearly full: store.reserve ({}) stays free", ByteSize(*kept))
-            }
-            Self::Inodes(kept) => write!(f, "the disk had room for few more files: {kept} inodes stay free"),
-        }
-    }
 }
 
 /// Writes a message as one line of JSON.

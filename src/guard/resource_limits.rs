@@ -73,7 +73,8 @@ pub(super) enum ProcessTree {
 
 /// The monitor of the resources of a command.
 pub(super) struct ResourceMonitor {
-    tree: ProcessTree,
+    /// Where the processes are found. The supervisor sets it once the command has started.
+    pub tree: ProcessTree,
     limits: CommandLimits,
     /// The folders that the command can write.
     folders: Vec<PathBuf>,
@@ -85,7 +86,7 @@ pub(super) struct ResourceMonitor {
 }
 
 impl ResourceMonitor {
-    /// Creates a monitor of a command that can write `folders`.
+    /// Creates a monitor of a command that can write `folders`. Its processes are those below this one.
     ///
     /// # Errors
     /// The disk has no room for any command.
@@ -102,11 +103,6 @@ impl ResourceMonitor {
         let started = SystemTime::now().checked_sub(Duration::from_secs(1)).unwrap_or(SystemTime::UNIX_EPOCH);
         let tree = ProcessTree::Below(std::process::id());
         Ok(Self { tree, limits, folders, before, started, samples: 0, memory_files: 0 })
-    }
-
-    /// Sets where the processes are found.
-    pub(super) fn with_tree(self, tree: ProcessTree) -> Self {
-        Self { tree, ..self }
     }
 
     /// Takes one sample. Returns the time until the next one, or the limit that is exceeded.

@@ -50,8 +50,9 @@ pub(super) enum ConfinementKind {
 }
 
 /// The sandbox that commands run in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, strum::Display)]
 #[serde(rename_all = "lowercase")]
+#[strum(serialize_all = "snake_case")]
 pub enum Sandbox {
     /// Namespaces by bubblewrap, with Landlock and seccomp inside them.
     Namespaces,
@@ -59,16 +60,6 @@ pub enum Sandbox {
     Landlock,
     /// None, by configuration.
     Off,
-}
-
-impl fmt::Display for Sandbox {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Namespaces => "namespaces",
-            Self::Landlock => "landlock",
-            Self::Off => "off",
-        })
-    }
 }
 
 /// The restrictions that this machine's kernel supports, for `doctor` and the log.

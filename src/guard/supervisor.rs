@@ -8,7 +8,7 @@
 //! command outlives the gateway: for it, only a written request counts.
 
 use std::fs;
-use std::io::{self, PipeWriter, Read, Write};
+use std::io::{self, PipeWriter, Write};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::os::unix::net::UnixStream;
@@ -19,6 +19,7 @@ use std::sync::{Arc, OnceLock, mpsc};
 use std::thread;
 use std::time::Duration;
 
+use rustix::io::retry_on_intr;
 use rustix::process::{Pid, Resource, Rlimit, Signal, WaitOptions, WaitStatus};
 
 use super::bubblewrap::{self, PrivateTemp, bwrap_arguments};
@@ -124,9 +125,9 @@ fn run(
     control: &UnixStream,
 ) -> Result<ShellExit, String> {
     let folders = [request.folder.clone(), temp.to_owned()].into_iter().chain(request.own.iter().cloned());
-    let monitor = ResourceMonitor::new(request.limits, folders.collect())?;
+    let mut monitor = ResourceMonitor::new(request.limits, folders.collect())?;
     let RunningCommand { child, shell, tree, cgroup } = start(request, temp, printed)?;
-    let mut control = control.try_clone().map_err(|error| format!("control socket: {error}"))?;
+    let control = control.try_clone().map_err(|error| format!("control socket: {error}"))?;
     let group = shell.as_raw_nonzero().get();
     if write_message(&control, &ExecReport::Started { group }).is_err() {
         signal_process_group(shell, Signal::KILL);
@@ -135,14 +136,14 @@ fn run(
     let grace = request.background.as_ref().map_or(GRACE, |background| Duration::from_millis(background.grace_ms));
     let is_detached = request.background.as_ref().is_some_and(|background| background.detached);
     thread::spawn(move || {
-        if is_end_requested(&mut control, is_detached) {
+        if is_end_requested(&control, is_detached) {
             end_shell(shell, grace, &has_ended);
         }
     });
     let exceeded = Arc::new(OnceLock::new());
     let (over, is_over) = mpsc::channel::<()>();
     let found = Arc::clone(&exceeded);
-    let monitor = monitor.with_tree(tree);
+    monitor.tree = tree;
     let monitoring = thread::spawn(move || keep_within_limits(monitor, &is_over, &found, child, shell));
     let ending = reap_until(child);
     drop((ended, over));
@@ -359,16 +360,10 @@ fn give_files(
 
 /// Waits for a message from the gateway, and returns true if the gateway requests the end. Closing its side is a request unless
 /// the command is detached; a written request always counts.
-fn is_end_requested(control: &mut UnixStream, is_detached: bool) -> bool {
+fn is_end_requested(control: &UnixStream, is_detached: bool) -> bool {
     let mut bytes = [0; 64];
-    loop {
-        match control.read(&mut bytes) {
-            Ok(0) => return !is_detached,
-            Ok(_) => return true,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(_) => return !is_detached,
-        }
-    }
+    let read = retry_on_intr(|| rustix::io::read(control, &mut bytes[..]));
+    matches!(read, Ok(1..)) || !is_detached
 }
 
 /// Ends the shell if it still runs: first with SIGTERM, then, after `grace`, with SIGKILL.

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{CWD, FileType, Mode, OFlags, RawMode, Stat, fstat, openat};
 use rustix::process::geteuid;
 
-use super::Home;
+use super::{Home, WORKSPACE};
 
 /// The permission bits of everyone except the owner.
 const OF_OTHERS: RawMode = 0o077;
@@ -128,8 +128,31 @@ pub fn set_mode(path: &Path, mode: u32) -> io::Result<()> {
     fs::set_permissions(format!("/proc/self/fd/{}", handle.as_raw_fd()), Permissions::from_mode(mode))
 }
 
+/// Gives the user of the gateway access to its own folder `path` again, and logs this: a command can take the rights away by
+/// `chmod 000 .`. A link and a folder of another user stay as they are.
+pub fn restore_access(path: &Path) {
+    const OF_OWNER: RawMode = 0o700;
+    let Ok((_, found)) = open(path, OFlags::PATH | OFlags::NOFOLLOW | OFlags::DIRECTORY) else { return };
+    let (mode, user) = (found.st_mode & 0o7777, geteuid());
+    if mode & OF_OWNER == OF_OWNER || !user.is_root() && found.st_uid != user.as_raw() {
+        return;
+    }
+    let (shown, right) = (path.display(), mode | OF_OWNER);
+    match set_mode(path, right) {
+        Ok(()) => tracing::warn!(
+            path = %shown,
+            "the gateway or its commands could not use the folder (mode {mode:03o}): repaired, mode {right:03o}"
+        ),
+        Err(error) => tracing::error!(
+            path = %shown, %error,
+            "the gateway or its commands cannot use the folder (mode {mode:03o}), and it could not be repaired"
+        ),
+    }
+}
+
 /// Repairs the faults of a home as far as possible, and logs each.
 pub fn repair(home: &Home) {
+    restore_access(&home.dir().join(WORKSPACE));
     for ModeFault { path, kind } in faults(home) {
         let shown = path.display();
         match kind {

@@ -3,7 +3,6 @@
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -30,7 +29,7 @@ impl SocketPath {
         let (Some(folder), Some(name)) = (socket.parent(), socket.file_name()) else {
             return Ok(Self { path: socket.to_owned(), _folder: None });
         };
-        if socket.as_os_str().as_bytes().len() <= MAX_PATH {
+        if socket.as_os_str().len() <= MAX_PATH {
             return Ok(Self { path: socket.to_owned(), _folder: None });
         }
         let flags = (OFlags::PATH | OFlags::DIRECTORY).bits().cast_signed();

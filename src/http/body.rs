@@ -16,7 +16,7 @@ use daoyou_channels::{BodyShare, HttpError};
 
 use super::connections::Connection;
 use super::error;
-use super::limits::ServerLimits;
+use super::limits::{PROVEN_BODY_RATE, ServerLimits};
 
 /// A request body with its limits. When the body exceeds a limit, the connection stores the error, which becomes the response.
 pub struct BoundedBody {
@@ -28,7 +28,7 @@ pub struct BoundedBody {
     budget: ByteSize,
     /// The body's share of the memory of all bodies.
     share: BodyShare,
-    deadline: Instant,
+    since: Instant,
     allowed: Duration,
     /// Created at the first wait for the body: most bodies have already arrived.
     timer: Option<Pin<Box<Sleep>>>,
@@ -40,10 +40,9 @@ pub struct BoundedBody {
 impl BoundedBody {
     pub fn new(inner: Incoming, limits: &ServerLimits, share: BodyShare, connection: Arc<Connection>) -> Self {
         let (limit, budget) = (limits.body_bytes, limits.body_budget);
-        let deadline = Instant::now() + limits.body;
-        let has_ended = Arc::default();
+        let (since, has_ended) = (Instant::now(), Arc::default());
         let (left, allowed) = (limit, limits.body);
-        Self { inner, left, limit, budget, share, deadline, allowed, timer: None, connection, has_ended }
+        Self { inner, left, limit, budget, share, since, allowed, timer: None, connection, has_ended }
     }
 
     /// Returns a flag that is set once the body was read to its end.
@@ -58,6 +57,13 @@ impl BoundedBody {
         }
         let message = format!("the body is larger than gateway.body_budget ({})", self.budget);
         Err(HttpError::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", message))
+    }
+
+    /// Returns the time for the whole body. A slow line must not end the upload of an authenticated client, so that what has
+    /// arrived earns more time.
+    fn time(&self) -> Duration {
+        let earned = if self.share.is_proven() { (self.limit - self.left) / PROVEN_BODY_RATE } else { 0 };
+        self.allowed + Duration::from_secs(earned)
     }
 
     fn fail(&self, error: HttpError) -> Box<dyn Error + Send + Sync> {
@@ -83,10 +89,13 @@ impl Body for BoundedBody {
             if let Poll::Ready(error) = self.share.poll_ended(context) {
                 return Poll::Ready(Some(Err(self.fail(error))));
             }
-            let deadline = self.deadline;
+            let deadline = self.since + self.time();
             let timer = self.timer.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(deadline)));
+            if timer.deadline() < deadline {
+                timer.as_mut().reset(deadline);
+            }
             ready!(timer.as_mut().poll(context));
-            return Poll::Ready(Some(Err(self.fail(error::late("the body", self.allowed)))));
+            return Poll::Ready(Some(Err(self.fail(error::late("the body", self.time())))));
         };
         let frame = match frame {
             Some(Ok(frame)) => frame,

@@ -1,7 +1,6 @@
 //! The entry point of the fuzz target `http_head`.
 
-use super::framing::BodyFraming;
-use super::head::{find_end, validate_head};
+use super::head::{BodyFraming, find_end, validate_head};
 
 /// Parses any bytes as a head and its body. Asserts that the result does not depend on how the bytes are split, and that an accepted
 /// head is not ambiguous.

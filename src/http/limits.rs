@@ -23,12 +23,16 @@ pub const IMPORT_BODY_LIMIT: usize = 32 * 1024 * 1024;
 /// The largest file that the page uploads, in bytes.
 pub const UPLOAD_LIMIT: usize = 25 * 1024 * 1024;
 
+/// The least rate, in bytes a second, at which the body of an authenticated client has to arrive, after its first seconds.
+pub const PROVEN_BODY_RATE: u64 = 16 * 1024;
+
 /// The limits of times and sizes.
 #[derive(Clone, Copy, Debug)]
 pub struct ServerLimits {
     /// The time for the head of a request, from its first byte; for the first request, from the start of the connection.
     pub header: Duration,
-    /// The time for the body of a request.
+    /// The time for the body of a request. The body of an authenticated client gets a second more for each
+    /// [`PROVEN_BODY_RATE`] bytes that have arrived.
     pub body: Duration,
     /// The idle time between two requests.
     pub idle: Duration,

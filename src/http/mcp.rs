@@ -130,16 +130,8 @@ impl AgentAccess for AppState {
     }
 
     async fn send(&self, channel: &str, chat_id: &str, content: String) -> Result<Uuid, String> {
-        self.jobs.get().context.check_channel(channel).map_err(text)?;
-        let body = OutboundBody {
-            content,
-            session: SessionKey::of_chat(channel, chat_id),
-            in_reply_to: None,
-            attachments: Vec::new(),
-            metadata: serde_json::Map::new(),
-            context: daoyou_channels::OutboundContext::default(),
-            error: None,
-        };
+        self.jobs.get().context.check_chat(channel, chat_id).map_err(text)?;
+        let body = OutboundBody::new(content, SessionKey::of_chat(channel, chat_id));
         let draft = OutboundDraft {
             turn: daoyou_channels::new_id(),
             slot: OutboxSlot::Tool { step: 0, number: 0 },

@@ -13,7 +13,6 @@ mod state;
 
 mod login_attempts;
 
-mod hosts;
 mod proxies;
 mod server;
 mod service;
@@ -21,7 +20,6 @@ mod tls;
 
 mod body;
 mod connections;
-mod framing;
 mod head;
 mod limits;
 mod stream;
@@ -33,7 +31,6 @@ pub mod fuzz;
 
 pub use access::Authenticator;
 pub use control_socket::serve_control;
-pub use hosts::AllowedHosts;
 pub use limits::{IMPORT_BODY_LIMIT, ServerLimits};
 pub use metrics::scrape;
 pub use page::{PAGE_CHANNEL, PageChannel, PageHub, sweep_uploads};
@@ -41,5 +38,6 @@ pub use proxies::{TrustedProxies, parse_network};
 pub use read_only::{ReadOnlyReason, read_only_routes};
 pub use routes::{control_routes, tcp_routes};
 pub use server::{BoundListener, Server, ServerSettings};
+pub use service::AllowedHosts;
 pub use state::{AppState, FileFolders};
 pub use tls::{ReloadingTls, TlsConfig, TlsFile};

@@ -22,10 +22,9 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::connections::{CloseSignal, ConnectionPermit, Connections};
-use super::hosts::AllowedHosts;
 use super::limits::{ACCEPT_PAUSE, LOG_INTERVAL, ServerLimits, raise_file_limit};
 use super::proxies::TrustedProxies;
-use super::service::{ConnectionAddrs, HttpService};
+use super::service::{AllowedHosts, ConnectionAddrs, HttpService};
 use super::stream::ValidatedStream;
 use super::tls::ReloadingTls;
 use crate::metrics::Metrics;

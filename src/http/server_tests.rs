@@ -2,11 +2,13 @@
 
 use std::time::Duration;
 
+use axum::Extension;
 use axum::body::Bytes;
+use axum::extract::Request;
 use axum::response::sse::{Event, Sse};
 use axum::routing::{get, post};
-use daoyou_channels::limit_body;
 use daoyou_channels::settings::ByteSize;
+use daoyou_channels::{BodyShare, limit_body};
 use futures_util::{StreamExt, stream};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::Semaphore;
@@ -50,6 +52,16 @@ async fn start(limits: ServerLimits, connections: usize) -> Running {
         .route("/panic", get(async || -> &'static str { panic!("canary") }))
         .route("/take", post(async |body: Bytes| body.len().to_string()))
         .route("/limited", limit_body(post(async |body: Bytes| body.len().to_string()), 1_000))
+        .route(
+            "/proven",
+            post(async |Extension(share): Extension<BodyShare>, request: Request| {
+                share.proven();
+                axum::body::to_bytes(request.into_body(), 1 << 20)
+                    .await
+                    .map(|body| body.len().to_string())
+                    .unwrap_or_default()
+            }),
+        )
         .route("/ignore", post(async || "ignored"))
         .route(
             "/slow",
@@ -137,6 +149,11 @@ async fn slow_clients_get_408_and_are_closed() {
         let is_late = expected.ends_with("408");
         assert_eq!(got.contains("{\"error\":{\"code\":\"timeout\""), is_late, "{got}");
     }
+    // What has arrived of the body of an authenticated client earns time for the rest.
+    let half = "x".repeat(16 << 10);
+    let got =
+        server.exchange(&format!("POST /proven HTTP/1.1\nHost: localhost\nContent-Length: 99999\n\n{half}")).await;
+    assert!(got.starts_with("HTTP/1.1 408") && got.contains("the body did not arrive within 1.1s"), "{got}");
     // The second request of a connection has its own deadline, which begins with its first byte.
     let mut second = server.open("GET / HTTP/1.1\nHost: localhost\n\n").await;
     until(&mut second, "hello").await;

@@ -24,8 +24,7 @@ use daoyou_channels::HttpError;
 
 use super::connections::Connection;
 use super::error;
-use super::framing::BodyFraming;
-use super::head::{find_end, validate_head};
+use super::head::{BodyFraming, find_end, validate_head};
 use super::limits::ServerLimits;
 
 /// The request that hyper receives instead of an invalid one.

@@ -32,7 +32,8 @@ const FAILED_REQUESTS: usize = 64;
 pub struct RequestFingerprint(pub u64);
 
 /// The state of a breaker.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 pub enum CircuitState {
     /// All calls go through.
     Closed,
@@ -45,11 +46,7 @@ pub enum CircuitState {
 impl CircuitState {
     /// `closed`, `open` or `half_open`.
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Closed => "closed",
-            Self::Open(_) => "open",
-            Self::HalfOpen => "half_open",
-        }
+        self.into()
     }
 }
 

@@ -1,5 +1,6 @@
 //! The models of a turn: the chosen one, then its fallbacks.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -82,10 +83,8 @@ impl FallbackChain {
     /// Returns the names of the members' providers.
     pub fn providers(&self) -> Vec<String> {
         let others = self.fallback.iter().map(|name| provider_of(name).to_owned());
-        let mut names: Vec<String> = std::iter::once(self.chosen.provider.name().to_owned()).chain(others).collect();
-        names.sort_unstable();
-        names.dedup();
-        names
+        let names: BTreeSet<String> = std::iter::once(self.chosen.provider.name().to_owned()).chain(others).collect();
+        names.into_iter().collect()
     }
 
     /// Returns true if any member takes images.
@@ -136,12 +135,8 @@ impl FallbackChain {
 
     /// Returns `PROVIDER/MODEL` of the model that was asked last, whether or not it answered; empty before the first call.
     pub fn asked_last(&self) -> String {
-        self.state
-            .lock()
-            .asked
-            .as_ref()
-            .map(|asked| format!("{}/{}", asked.provider.name(), asked.model))
-            .unwrap_or_default()
+        let state = self.state.lock();
+        state.asked.as_ref().map(|asked| format!("{}/{}", asked.provider.name(), asked.model)).unwrap_or_default()
     }
 
     /// Returns the joined failure of the last call, if it failed.

@@ -90,8 +90,9 @@ impl CircuitBreakerState {
 }
 
 impl CallPassage<'_> {
-    /// Records how the call ended.
-    pub fn end(mut self, failure: Option<&LlmError>) {
+    /// Records how the call ended. Returns false if the failure is not the cause for which the breaker refuses calls: a call that began
+    /// before a key was refused, or before the account was empty, does not hide that reason, which the owner must mend.
+    pub fn end(mut self, failure: Option<&LlmError>) -> bool {
         self.settled = match failure {
             Some(LlmError { kind: LlmErrorKind::Auth, .. }) => CallOutcome::KeyRefused,
             Some(LlmError { kind: LlmErrorKind::Quota, .. }) => CallOutcome::QuotaUsedUp,
@@ -101,9 +102,15 @@ impl CallPassage<'_> {
             Some(LlmError { kind: LlmErrorKind::Cancelled, .. }) => CallOutcome::Left,
             _ => CallOutcome::Answered,
         };
-        if let Some(error) = failure.filter(|_| !matches!(self.settled, CallOutcome::Answered | CallOutcome::Left)) {
-            self.circuit.0.lock().last = Some((error.kind, error.message.clone()));
+        let counts = !matches!(self.settled, CallOutcome::Answered | CallOutcome::Left);
+        let Some(error) = failure.filter(|_| counts) else { return true };
+        let is_late = self.permit == BreakerPermit::Call && self.circuit.state().0 != CircuitState::Closed;
+        let mut inner = self.circuit.0.lock();
+        if is_late && inner.last.as_ref().is_some_and(|(kind, _)| kind.needs_owner()) {
+            return false;
         }
+        inner.last = Some((error.kind, error.message.clone()));
+        true
     }
 }
 
@@ -126,8 +133,11 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn an_open_breaker_says_why_and_until_when() {
         let circuit = CircuitBreaker::default();
-        let fail =
-            |kind| circuit.enter("p", None).map(|passage| passage.end(Some(&LlmError::new(kind, "p", "HTTP 500"))));
+        let fail = |kind| {
+            circuit.enter("p", None).map(|passage| {
+                passage.end(Some(&LlmError::new(kind, "p", "HTTP 500")));
+            })
+        };
         // A service that refuses a request is working, so the breaker stays closed.
         for kind in [LlmErrorKind::BadRequest, LlmErrorKind::Refused, LlmErrorKind::ContextTooLong] {
             (0..10).for_each(|_| fail(kind).unwrap());
@@ -157,10 +167,13 @@ mod tests {
     async fn a_refused_key_and_an_empty_account_stop_all_calls_at_once() {
         let circuit = CircuitBreaker::default();
         let fail = |kind| circuit.enter("p", None).unwrap().end(Some(&LlmError::new(kind, "p", "HTTP 4xx")));
+        let begun_before = circuit.enter("p", None).unwrap();
         fail(LlmErrorKind::Auth);
         let held = circuit.enter("p", None).unwrap_err();
         assert_eq!(held.to_public(), "p: it refused the API key and is not asked for the next 3601 s");
         assert!(held.kind == LlmErrorKind::Auth && held.is_service_condition() && held.message.ends_with("HTTP 4xx"));
+        assert!(!begun_before.end(Some(&LlmError::new(LlmErrorKind::Server, "p", "HTTP 500"))));
+        assert_eq!(circuit.enter("p", None).unwrap_err().to_string(), held.to_string());
         tokio::time::advance(Duration::from_secs(3_600)).await;
         fail(LlmErrorKind::Auth);
         assert_eq!(circuit.remaining(), Some(Duration::from_secs(3_600)));

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use daoyou_channels::settings::Secret;
+use daoyou_channels::settings::{Secret, SettingFault};
 use parking_lot::Mutex;
 use reqwest::Url;
 use tokio::sync::OnceCell;
@@ -14,28 +14,18 @@ use super::model_names::{ModelError, is_same_model};
 use super::offline::OFFLINE;
 use super::remote::{HttpClients, RemoteProvider};
 use super::services::{KnownService, OLLAMA, OLLAMA_HOST, SERVICES, ollama_base};
-use super::{Price, ProviderConfig, ProviderKind};
+use super::{ProviderConfig, ProviderKind};
 
 /// Deadline for listing the models of a server.
 pub(super) const LIST_DEADLINE: Duration = Duration::from_secs(2);
-
-/// A setting below `[providers]` that is invalid.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{key}: {message}")]
-pub struct ProviderFault {
-    /// `providers.NAME.KEY`
-    pub key: String,
-    pub message: String,
-}
 
 #[derive(Default)]
 pub(super) struct ProviderEntry {
     /// The remote service; `None` for the offline responder.
     pub remote: Option<Arc<RemoteProvider>>,
-    /// The usual model; if it is empty, the first model that the service lists, which is looked up when it is first needed.
-    pub model: String,
+    /// The first model that the service lists. It is looked up when it is first needed.
     first_listed: OnceCell<String>,
-    /// The model that is used without `model`, unless the server lists models and this one is not among them.
+    /// The model that is used if none is configured, unless the server lists models and this one is not among them.
     assumed: &'static str,
     /// The time when listing the models last failed, while a model is assumed.
     unlisted: Mutex<Option<Instant>>,
@@ -43,10 +33,6 @@ pub(super) struct ProviderEntry {
     /// The known service at the provider's address; empty if there is none. It is looked up once, because each turn asks for
     /// price and context length.
     pub service: &'static str,
-    /// The configured facts about the provider's models, which take precedence over the table of known models.
-    pub price: Option<Price>,
-    pub context_tokens: Option<u32>,
-    pub images: Option<bool>,
 }
 
 /// The source of a provider's key.
@@ -66,7 +52,7 @@ impl ProviderEntry {
         config: &ProviderConfig,
         key: KeySource,
         clients: &Arc<HttpClients>,
-    ) -> Result<Self, ProviderFault> {
+    ) -> Result<Self, SettingFault> {
         let provider = RemoteProvider::new(name, config, clients.clone()).map_err(|error| {
             let (key, message) = error.split_once(": ").unwrap_or(("base_url", &error));
             fault(name, key, message)
@@ -74,19 +60,20 @@ impl ProviderEntry {
         Ok(Self {
             service: KnownService::at(provider.base_url()).map_or("", |service| service.name),
             remote: Some(Arc::new(provider)),
-            model: config.model.clone(),
             key,
-            price: config.price.clone(),
-            context_tokens: config.context_tokens,
-            images: config.images,
             ..Self::default()
         })
     }
 
+    /// Returns the usual model of the settings; empty if it is the first that the service lists, or for the offline responder.
+    pub fn configured_model(&self) -> &str {
+        self.remote.as_ref().map_or("", |remote| &remote.config().model)
+    }
+
     pub async fn usual_model(&self, name: &str) -> Result<String, ModelError> {
         let Some(provider) = &self.remote else { return Ok(OFFLINE.to_owned()) };
-        if !self.model.is_empty() {
-            return Ok(self.model.clone());
+        if !self.configured_model().is_empty() {
+            return Ok(self.configured_model().to_owned());
         }
         if !self.assumed.is_empty() {
             return Ok(self.assumed_model(provider).await);
@@ -137,12 +124,10 @@ pub(super) fn configured(
     config: &ProviderConfig,
     env: &impl Fn(&str) -> Option<String>,
     clients: &Arc<HttpClients>,
-) -> Result<ProviderEntry, ProviderFault> {
+) -> Result<ProviderEntry, SettingFault> {
     if name.is_empty() || name.contains('/') || name == "auto" {
-        return Err(ProviderFault {
-            key: format!("providers.{name:?}"),
-            message: "is no name for a provider: \"auto\" and names with \"/\" mean something else".to_owned(),
-        });
+        let wrong = "is no name for a provider: \"auto\" and names with \"/\" mean something else";
+        return Err(SettingFault::new(&[&format!("providers.{name:?}")], wrong, ""));
     }
     if config.kind == Some(ProviderKind::Offline) || (name == OFFLINE && config.base_url.is_none()) {
         return Ok(ProviderEntry::default());
@@ -153,10 +138,10 @@ pub(super) fn configured(
     let service = KnownService::find(name);
     let mut config = config.clone();
     config.api_key = config.api_key.filter(is_key);
-    let moved = service.and_then(|service| base_in_environment(service, env));
+    let moved = service.and_then(|service| service.address_in(env));
     // The address variable belongs to the key from the environment, and must not redirect another key.
     let goes_along = moved.clone().filter(|_| {
-        let theirs = service.and_then(|service| key_in_environment(service, env));
+        let theirs = service.and_then(|service| service.key_in(env));
         config.api_key.is_none()
             || theirs.zip(config.api_key.as_ref()).is_some_and(|((_, theirs), key)| theirs.expose() == key.expose())
     });
@@ -174,7 +159,7 @@ pub(super) fn configured(
     };
     if let Some(service) = service.filter(is_theirs) {
         if config.api_key.is_none()
-            && let Some((variable, key)) = key_in_environment(service, env)
+            && let Some((variable, key)) = service.key_in(env)
         {
             (config.api_key, source) = (Some(key), KeySource::Variable(variable));
         }
@@ -196,8 +181,8 @@ pub(super) fn configured(
     config.base_url = Some(base_url);
     config.kind = config.kind.or_else(|| service.map(|service| service.kind));
     let entry = ProviderEntry::new(name, &config, source, clients).map_err(|fault| match moved {
-        Some((variable, _)) if is_moved && fault.key.ends_with(".base_url") => {
-            ProviderFault { key: variable.to_owned(), ..fault }
+        Some((variable, _)) if is_moved && fault.key().ends_with(".base_url") => {
+            SettingFault { keys: vec![variable.to_owned()], ..fault }
         }
         _ => fault,
     })?;
@@ -205,38 +190,22 @@ pub(super) fn configured(
 }
 
 impl KnownService {
-    /// Returns the environment variable that holds a key of this service.
-    pub fn key_variable(&self, env: &impl Fn(&str) -> Option<String>) -> Option<&'static str> {
-        key_in_environment(self, env).map(|(variable, _)| variable)
+    /// Returns the variable that gives the address of this service, and its value.
+    pub fn address_in(&self, env: &impl Fn(&str) -> Option<String>) -> Option<(&'static str, String)> {
+        let variable = self.base_variable?;
+        let given = env(variable).filter(|url| !url.trim().is_empty())?;
+        Some((variable, if variable == OLLAMA_HOST { ollama_base(&given) } else { given }))
     }
 
-    /// Returns the address from the environment that replaces the usual address.
-    pub fn moved_address(&self, env: &impl Fn(&str) -> Option<String>) -> Option<String> {
-        base_in_environment(self, env).map(|(_, url)| url)
+    /// Returns the variable that holds a key of this service, and the key.
+    pub fn key_in(&self, env: &impl Fn(&str) -> Option<String>) -> Option<(&'static str, Secret)> {
+        let mut set = self.key_variables.iter().filter_map(|variable| Some((*variable, Secret::new(env(variable)?))));
+        set.find(|(_, key)| is_key(key))
     }
 }
 
-/// Returns the variable that gives the address of a service, and its value.
-fn base_in_environment(
-    service: &KnownService,
-    env: &impl Fn(&str) -> Option<String>,
-) -> Option<(&'static str, String)> {
-    let variable = service.base_variable?;
-    let given = env(variable).filter(|url| !url.trim().is_empty())?;
-    Some((variable, if variable == OLLAMA_HOST { ollama_base(&given) } else { given }))
-}
-
-pub(super) fn fault(name: &str, key: &str, message: &str) -> ProviderFault {
-    ProviderFault { key: format!("providers.{name}.{key}"), message: message.to_owned() }
-}
-
-/// Returns the key of a service, and the variable that holds it.
-pub(super) fn key_in_environment(
-    service: &KnownService,
-    env: &impl Fn(&str) -> Option<String>,
-) -> Option<(&'static str, Secret)> {
-    let set = service.key_variables.iter().filter_map(|variable| Some((*variable, Secret::new(env(variable)?))));
-    set.into_iter().find(|(_, key)| is_key(key))
+pub(super) fn fault(name: &str, key: &str, wrong: &str) -> SettingFault {
+    SettingFault::new(&[&format!("providers.{name}.{key}")], wrong, "")
 }
 
 /// Returns false for an empty value and for the `your-api-key` of an example.

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 /// The kinds of failure.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr)]
+#[strum(prefix = "llm_", serialize_all = "snake_case")]
 pub enum LlmErrorKind {
     /// No connection, or the connection broke before the answer was complete.
     Connection,
@@ -12,6 +13,7 @@ pub enum LlmErrorKind {
     /// HTTP 429.
     RateLimit,
     /// HTTP 5xx.
+    #[strum(serialize = "server_error")]
     Server,
     /// HTTP 401 or 403: the service refuses the key.
     Auth,
@@ -35,21 +37,14 @@ impl LlmErrorKind {
         matches!(self, Self::Connection | Self::Timeout | Self::RateLimit | Self::Server | Self::Parse)
     }
 
+    /// Returns true if only the owner can end the failure: the service refuses the key, or the account has no credit left.
+    pub fn needs_owner(self) -> bool {
+        matches!(self, Self::Auth | Self::Quota)
+    }
+
     /// Returns the stable code for programs, e.g. `llm_timeout`.
     pub fn code(self) -> &'static str {
-        match self {
-            Self::Connection => "llm_connection",
-            Self::Timeout => "llm_timeout",
-            Self::RateLimit => "llm_rate_limit",
-            Self::Server => "llm_server_error",
-            Self::Auth => "llm_auth",
-            Self::Quota => "llm_quota",
-            Self::BadRequest => "llm_bad_request",
-            Self::ContextTooLong => "llm_context_too_long",
-            Self::Refused => "llm_refused",
-            Self::Parse => "llm_parse",
-            Self::Cancelled => "llm_cancelled",
-        }
+        self.into()
     }
 }
 

@@ -37,12 +37,12 @@ pub fn stream(data: &[u8]) {
 /// Returns the answer, if the body is a valid one, and the pieces that the sink received.
 fn read(dialect: &dyn Dialect, data: &[u8], piece: usize) -> (Option<ChatResponse>, Vec<String>) {
     let (names, heard) = (ToolNames::default(), DeltaRecorder::default());
-    let mut assembler = dialect.assembler(&names, LIMIT);
+    let mut assembler = dialect.assembler(&names, LIMIT, &heard);
     let mut body = AnswerBody::new(LIMIT);
     let read = data.chunks(piece).try_for_each(|bytes| {
-        if assembler.is_done() { Ok(()) } else { body.push(bytes, assembler.as_mut(), &heard).map(drop) }
+        if assembler.is_done() { Ok(()) } else { body.push(bytes, assembler.as_mut()).map(drop) }
     });
-    let read = read.and_then(|()| if assembler.is_done() { Ok(()) } else { body.end(assembler.as_mut(), &heard) });
+    let read = read.and_then(|()| if assembler.is_done() { Ok(()) } else { body.end(assembler.as_mut()) });
     let response = read.and_then(|()| assembler.into_response("asked")).ok();
     (response, heard.0.into_inner())
 }

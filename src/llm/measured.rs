@@ -49,9 +49,9 @@ impl MeasuredDialect {
         events: impl IntoIterator<Item = &'a str>,
         sink: &dyn DeltaSink,
     ) -> Result<ChatResponse, LlmError> {
-        let mut assembler = self.dialect.assembler(&self.names, LIMIT);
+        let mut assembler = self.dialect.assembler(&self.names, LIMIT, sink);
         for data in events {
-            assembler.push(data, sink).map_err(into_llm_error)?;
+            assembler.push(data).map_err(into_llm_error)?;
         }
         assembler.into_response("measured").map_err(into_llm_error)
     }

@@ -37,7 +37,7 @@ pub use chain::FallbackChain;
 pub use config::{ProviderConfig, ProviderKind, ReasoningMode, ToolMode};
 pub use context_limit::context_limit_in;
 pub use embedder::{Embedder, OnTokens};
-pub use entry::{KeySource, ProviderFault, is_chat_model};
+pub use entry::{KeySource, is_chat_model};
 pub use error::{FailureScope, LlmError, LlmErrorKind};
 pub use images::{Image, Images};
 pub use local_server::installed_models;
@@ -50,7 +50,10 @@ pub(crate) use openai::sent as openai_request;
 pub use prices::{Cost, Price, costs_in_words};
 pub use provider::{ChatRequest, ChatResponse, Delta, DeltaSink, NoDeltas, Provider};
 pub(crate) use remote::display_address;
-pub use remote::{EmbeddingDeadline, HttpClients, ProviderProbe, RemoteProvider, install_crypto, is_loopback};
+pub use remote::{EmbeddingDeadline, HttpClients, ProviderProbe, RemoteProvider};
+pub use remote::{
+    client_builder, innermost_cause, install_crypto, is_loopback, numbered_name, read_capped, secret_headers,
+};
 pub use retry::{backoff, random_fraction};
 pub use serialized_text::SerializedText;
 pub use services::{KnownService, OLLAMA, SERVICES};

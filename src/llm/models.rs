@@ -1,18 +1,17 @@
 //! All providers, and the resolution of names such as `auto` or `PROVIDER/MODEL`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use daoyou_channels::settings::SettingFault;
 use indexmap::IndexMap;
 use tokio::sync::Mutex;
 use tokio::time::{Instant, timeout};
 
 use super::embedder::Embedder;
-use super::entry::{
-    KeySource, LIST_DEADLINE, ProviderEntry, ProviderFault, configured, fault, is_chat_model, key_in_environment,
-};
+use super::entry::{KeySource, LIST_DEADLINE, ProviderEntry, configured, fault, is_chat_model};
 use super::local_server::{LOCAL_DEADLINE, LOCAL_HOLDS, LocalModel, ollama_models};
 use super::model_names::{ModelError, is_same_model, nearest};
 use super::offline::{OFFLINE, OfflineProvider};
@@ -51,7 +50,7 @@ impl Models {
     pub fn build(
         configs: &IndexMap<String, ProviderConfig>,
         env: impl Fn(&str) -> Option<String>,
-    ) -> Result<Self, Vec<ProviderFault>> {
+    ) -> Result<Self, Vec<SettingFault>> {
         let clients = Arc::new(HttpClients::default());
         let mut entries = BTreeMap::new();
         let mut faults = Vec::new();
@@ -72,7 +71,7 @@ impl Models {
             preferred.push(OFFLINE.to_owned());
         }
         for service in SERVICES.iter().filter(|service| !configs.contains_key(service.name)) {
-            let has_key = key_in_environment(service, &env).is_some();
+            let has_key = service.key_in(&env).is_some();
             if !has_key && !service.is_local() {
                 continue;
             }
@@ -83,7 +82,7 @@ impl Models {
                 Ok(entry) => drop(entries.insert(service.name.to_owned(), entry)),
                 // The fault is in a local server that is not configured, so it is only logged.
                 Err(fault) if !has_key => {
-                    tracing::warn!("{}: {}; {} is not asked", fault.key, fault.message, service.name);
+                    tracing::warn!("{}: {}; {} is not asked", fault.key(), fault.wrong, service.name);
                 }
                 Err(fault) => faults.push(fault),
             }
@@ -112,7 +111,7 @@ impl Models {
 
     /// Returns the usual model of a service; empty if it is the first that the service lists.
     pub fn usual_model(&self, name: &str) -> &str {
-        self.entries.get(name).map_or("", |entry| &entry.model)
+        self.entries.get(name).map_or("", ProviderEntry::configured_model)
     }
 
     /// Returns the model that `wanted` names: `auto` (or nothing), `PROVIDER/MODEL`, `PROVIDER` for its usual model, or
@@ -233,14 +232,12 @@ impl Models {
     /// Returns the facts of a model at its provider: the configured ones, otherwise those of the table.
     pub fn facts(&self, provider: &str, model: &str) -> ModelFacts {
         let Some(entry) = self.entries.get(provider) else { return ModelFacts::known(provider, model) };
-        if entry.remote.is_none() {
-            return ModelFacts::default();
-        }
+        let Some(config) = entry.remote.as_deref().map(RemoteProvider::config) else { return ModelFacts::default() };
         let known = ModelFacts::known(entry.service, model);
-        let price = entry.price.clone().or(known.price);
-        let see = |able: ModelFeatures| ModelFeatures { vision: entry.images.unwrap_or(able.vision), ..able };
+        let price = config.price.clone().or(known.price);
+        let see = |able: ModelFeatures| ModelFeatures { vision: config.images.unwrap_or(able.vision), ..able };
         let abilities = known.abilities.map(see);
-        ModelFacts { price, abilities, context_tokens: entry.context_tokens.or(known.context_tokens), ..known }
+        ModelFacts { price, abilities, context_tokens: config.context_tokens.or(known.context_tokens), ..known }
     }
 
     /// Returns the context length of the model that `wanted` names, if it is known without asking a server.
@@ -263,7 +260,7 @@ impl Models {
             _ => wanted.split_once('/').unwrap_or((wanted, "")),
         };
         let entry = self.entries.get(name)?;
-        Some((name, if model.is_empty() { &entry.model } else { model }))
+        Some((name, if model.is_empty() { entry.configured_model() } else { model }))
     }
 
     /// Returns the source of a provider's key.
@@ -304,7 +301,7 @@ impl Models {
     /// Resolves a model without its provider.
     fn model_alone(&self, model: &str) -> Result<ModelChoice, ModelError> {
         let able = || self.preferred.iter().filter_map(|name| Some((name, self.entries.get(name)?)));
-        let usual: Vec<_> = able().filter(|(_, entry)| entry.model == model).collect();
+        let usual: Vec<_> = able().filter(|(_, entry)| entry.configured_model() == model).collect();
         let fitting = if usual.len() == 1 { usual } else { able().collect() };
         match fitting.as_slice() {
             [] => Err(ModelError::NoProvider { name: model.to_owned() }),
@@ -344,9 +341,7 @@ impl Models {
 
     fn known(&self) -> Vec<String> {
         let services = SERVICES.iter().map(|service| service.name);
-        let mut names: Vec<&str> = self.entries.keys().map(String::as_str).chain(services).chain([OFFLINE]).collect();
-        names.sort_unstable();
-        names.dedup();
+        let names: BTreeSet<&str> = self.entries.keys().map(String::as_str).chain(services).chain([OFFLINE]).collect();
         names.into_iter().map(str::to_owned).collect()
     }
 }

@@ -1,4 +1,4 @@
-use daoyou_channels::settings::Secret;
+use daoyou_channels::settings::{Secret, SettingFault};
 use indexmap::IndexMap;
 
 use super::*;
@@ -14,7 +14,7 @@ fn configs(list: &[(&str, &str, &str)]) -> IndexMap<String, ProviderConfig> {
     list.iter().map(|(name, key, base_url)| ((*name).to_owned(), config(key, base_url))).collect()
 }
 
-fn build(configs: &IndexMap<String, ProviderConfig>, environment: &[&str]) -> Result<Models, Vec<ProviderFault>> {
+fn build(configs: &IndexMap<String, ProviderConfig>, environment: &[&str]) -> Result<Models, Vec<SettingFault>> {
     let env = |name: &str| environment.contains(&name).then(|| "sk-from-environment".to_owned());
     Models::build(configs, env)
 }
@@ -105,7 +105,8 @@ fn all_invalid_settings_are_reported_at_once() {
         ("vllm", "", "localhost:8000"),
         ("zhipu", "", "http://proxy.example/v1"),
     ];
-    let faults: Vec<String> = build(&configs(&list), &[]).err().unwrap().iter().map(ToString::to_string).collect();
+    let shown = |fault: &SettingFault| format!("{}: {}", fault.key(), fault.wrong);
+    let faults: Vec<String> = build(&configs(&list), &[]).err().unwrap().iter().map(shown).collect();
     assert_eq!(
         faults.iter().map(|fault| fault.split(" (").next().unwrap_or_default()).collect::<Vec<_>>(),
         [
@@ -173,7 +174,7 @@ async fn a_key_of_the_environment_goes_where_its_variable_says() {
     }
     let wrong: &[(&str, &str)] = &[("ANTHROPIC_API_KEY", "k"), ("ANTHROPIC_BASE_URL", "proxy.example")];
     let faults = Models::build(&configs(&[]), env(wrong)).err().unwrap();
-    assert_eq!(faults[0].key, "ANTHROPIC_BASE_URL", "{faults:?}");
+    assert_eq!(faults[0].key(), "ANTHROPIC_BASE_URL", "{faults:?}");
 }
 
 /// An assumed model is replaced once the proxy lists its models.

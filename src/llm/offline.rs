@@ -74,24 +74,9 @@ fn tokens(text: &str) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Mutex;
-
     use super::*;
     use crate::chat::ToolSpec;
-
-    #[derive(Default)]
-    struct Seen(Mutex<Vec<String>>);
-
-    impl DeltaSink for Seen {
-        fn delta(&self, delta: Delta<'_>) {
-            let seen = match delta {
-                Delta::Text(text) => text.to_owned(),
-                Delta::ToolCall { id, name } => format!("<{id} {name}>"),
-                Delta::Reasoning(_) | Delta::Restart => panic!("the responder neither thinks nor starts again"),
-            };
-            self.0.lock().expect("no other holder panics").push(seen);
-        }
-    }
+    use crate::llm::provider::DeltaRecorder;
 
     #[tokio::test]
     async fn the_streamed_pieces_make_the_response() {
@@ -103,11 +88,11 @@ mod tests {
                 tools: vec![list_dir.clone()].into(),
                 ..ChatRequest::default()
             };
-            let seen = Seen::default();
+            let seen = DeltaRecorder::default();
             let response = OfflineProvider.chat(&request, &seen).await.expect("it never fails");
-            let calls = response.tool_calls.iter().map(|call| format!("<{} {}>", call.id, call.name));
+            let calls = response.tool_calls.iter().map(|call| format!("<{} {}>", call.name, call.id));
             let expected = response.text.clone() + &calls.collect::<String>();
-            let deltas = seen.0.into_inner().expect("no other holder panics");
+            let deltas = seen.0.into_inner();
             assert_eq!(deltas.concat(), expected);
             assert!(response.text.len() < 40 || deltas.len() > 3, "{text}: streamed in {} pieces", deltas.len());
             assert!(deltas.len() <= MAX_PIECES + 2);

@@ -5,6 +5,7 @@
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
+use super::remote::numbered_name;
 use crate::chat::{ChatMessage, ImageRef, ToolCall};
 
 /// The placeholder for the result of a call whose own result is lost.
@@ -79,7 +80,7 @@ pub fn check(messages: &[ChatMessage]) -> Result<(), MessageFlaw> {
 /// only results that belong to no call.
 pub fn repair(messages: &mut Vec<ChatMessage>) -> Option<MessageFlaw> {
     let flaw = check(messages).err()?;
-    let known = messages.iter().flat_map(calls_of).map(|call| call.id.clone()).collect();
+    let known = messages.iter().flat_map(ChatMessage::tool_calls).map(|call| call.id.clone()).collect();
     let mut repairer = HistoryRepairer { known, ..HistoryRepairer::default() };
     for message in std::mem::take(messages) {
         repairer.take(message);
@@ -90,13 +91,6 @@ pub fn repair(messages: &mut Vec<ChatMessage>) -> Option<MessageFlaw> {
 
 fn is_blank(text: &str) -> bool {
     text.trim().is_empty()
-}
-
-fn calls_of(message: &ChatMessage) -> &[ToolCall] {
-    match message {
-        ChatMessage::Assistant { tool_calls, .. } => tool_calls,
-        _ => &[],
-    }
 }
 
 #[derive(Default)]
@@ -163,14 +157,7 @@ impl HistoryRepairer {
     /// Returns `wanted`, or a similar id that no other call has.
     fn unique_id(&mut self, wanted: &str) -> String {
         let wanted = if wanted.is_empty() { "call" } else { wanted };
-        let mut id = wanted.to_owned();
-        let mut number = 2;
-        while self.used.contains(&id) || (id != wanted && self.known.contains(&id)) {
-            id = format!("{wanted}_{number}");
-            number += 1;
-        }
-        self.used.insert(id.clone());
-        id
+        numbered_name(wanted, |id| (id != wanted && self.known.contains(id)) || !self.used.insert(id.to_owned()))
     }
 
     fn finish(mut self) -> Vec<ChatMessage> {
@@ -300,7 +287,7 @@ mod tests {
             for word in ["said", "told"] {
                 prop_assert_eq!(occurrences(&before, word), occurrences(&messages, word), "no word is lost");
             }
-            let calls = |messages: &[ChatMessage]| messages.iter().flat_map(calls_of).count();
+            let calls = |messages: &[ChatMessage]| messages.iter().flat_map(ChatMessage::tool_calls).count();
             prop_assert_eq!(calls(&before), calls(&messages), "no call is lost");
             prop_assert_eq!(repair(&mut messages), None);
         }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use daoyou_channels::settings::{Secret, Span};
+use daoyou_channels::settings::{Secret, SettingFault, Span, join_key};
 use daoyou_channels::text::hex;
 use globset::Glob;
 use reqwest::Url;
@@ -105,21 +105,6 @@ impl Default for McpServerConfig {
     }
 }
 
-/// A fault in a server's settings: the keys that cause it, relative to the server's table (empty for the table itself), what is
-/// wrong, and what is allowed.
-#[derive(Debug, PartialEq, Eq)]
-pub struct McpConfigFault {
-    pub keys: Vec<String>,
-    pub wrong: String,
-    pub allowed: &'static str,
-}
-
-impl McpConfigFault {
-    fn new(keys: &[&str], wrong: impl Into<String>, allowed: &'static str) -> Self {
-        Self { keys: keys.iter().map(|key| (*key).to_owned()).collect(), wrong: wrong.into(), allowed }
-    }
-}
-
 impl McpServerConfig {
     /// Returns `stdio`, `http` or `sse`.
     pub fn transport_name(&self) -> &'static str {
@@ -155,111 +140,97 @@ impl McpServerConfig {
         hex(&Sha256::digest(identity.to_string().as_bytes())[..8])
     }
 
-    /// Returns the faults of a server with this name.
-    pub fn faults(&self, name: &str) -> Vec<McpConfigFault> {
+    /// Returns the faults of a server with this name. Their keys are relative to the server's table.
+    pub fn faults(&self, name: &str) -> Vec<SettingFault> {
         let mut faults = Vec::new();
         if !is_server_name(name) {
             let wrong = format!("{name:?} is no valid name of a server");
-            faults.push(McpConfigFault::new(&[""], wrong, NAME_RULE));
+            faults.push(SettingFault::new(&[""], wrong, NAME_RULE));
         }
         match (self.command.is_empty(), self.url.is_empty()) {
             (true, true) => {
-                faults.push(McpConfigFault::new(&["command", "url"], "neither command nor url is set", ONE));
+                faults.push(SettingFault::new(&["command", "url"], "neither command nor url is set", ONE));
             }
             (false, false) => {
-                faults.push(McpConfigFault::new(&["url", "command"], "command is set as well", ONE));
+                faults.push(SettingFault::new(&["url", "command"], "command is set as well", ONE));
             }
-            (false, true) => faults.extend(self.command_faults()),
-            (true, false) => faults.extend(self.url_faults()),
+            (false, true) => self.command_faults(&mut faults),
+            (true, false) => self.url_faults(&mut faults),
         }
         for pattern in &self.tools {
             if let Err(error) = Glob::new(pattern) {
                 let wrong = format!("{pattern:?} is no pattern: {}", error.kind());
-                faults.push(McpConfigFault::new(&["tools"], wrong, "names of tools, also with \"*\""));
+                faults.push(SettingFault::new(&["tools"], wrong, "names of tools, also with \"*\""));
             }
         }
         for (key, span) in [("timeout", self.timeout), ("start_timeout", self.start_timeout)] {
             if span.0.is_zero() || span.0 > LONGEST_TIMEOUT {
-                faults.push(McpConfigFault::new(&[key], format!("{span} is too short or too long"), "up to \"1h\""));
+                faults.push(SettingFault::new(&[key], format!("{span} is too short or too long"), "up to \"1h\""));
             }
         }
         faults
     }
 
-    fn command_faults(&self) -> Vec<McpConfigFault> {
-        let mut faults = Vec::new();
+    fn command_faults(&self, faults: &mut Vec<SettingFault>) {
         if self.command.first().is_none_or(|program| program.trim().is_empty()) {
             let allowed = "a program and its arguments, such as [\"npx\", \"-y\", \"some-server\"]";
-            faults.push(McpConfigFault::new(&["command"], "the first entry names no program", allowed));
+            faults.push(SettingFault::new(&["command"], "the first entry names no program", allowed));
         }
         if self.command.iter().any(|word| word.contains('\0')) {
-            faults.push(McpConfigFault::new(&["command"], "an entry holds a NUL character", "texts without NUL"));
+            faults.push(SettingFault::new(&["command"], "an entry holds a NUL character", "texts without NUL"));
         }
         for (name, value) in &self.env {
-            let is_name = !name.is_empty() && !name.contains(['=', '\0']) && !value.expose().contains('\0');
-            if !is_name {
-                let wrong = format!("{name:?} cannot be an environment variable");
-                faults.push(McpConfigFault::new(
-                    &[&format!("env.{name}")],
-                    wrong,
-                    "a name without \"=\", a text without NUL",
-                ));
+            if name.is_empty() || name.contains(['=', '\0']) || value.expose().contains('\0') {
+                let (key, wrong) = (join_key("env", name), format!("{name:?} cannot be an environment variable"));
+                faults.push(SettingFault::new(&[&key], wrong, "a name without \"=\", a text without NUL"));
             }
         }
         for (key, is_set) in [("headers", !self.headers.is_empty()), ("auth", self.auth.is_set())] {
             if is_set {
-                faults.push(McpConfigFault::new(&[key], format!("{key} needs a url"), "only with url"));
+                faults.push(SettingFault::new(&[key], format!("{key} needs a url"), "only with url"));
             }
         }
-        faults
     }
 
-    fn url_faults(&self) -> Vec<McpConfigFault> {
-        let mut faults = Vec::new();
+    fn url_faults(&self, faults: &mut Vec<SettingFault>) {
         if !is_web_address(&self.url) {
-            faults.push(McpConfigFault::new(&["url"], "the value is no web address", ADDRESS));
+            faults.push(SettingFault::new(&["url"], "the value is no web address", ADDRESS));
         }
         for (name, value) in &self.headers {
-            let key = format!("headers.{name}");
+            let key = join_key("headers", name);
             if HeaderName::from_bytes(name.as_bytes()).is_err() || HeaderValue::from_str(value.expose()).is_err() {
                 let wrong = format!("{name:?} and its value cannot be sent as a header");
-                faults.push(McpConfigFault::new(&[&key], wrong, "a name such as X-Title, and visible characters"));
+                faults.push(SettingFault::new(&[&key], wrong, "a name such as X-Title, and visible characters"));
             }
             if name.eq_ignore_ascii_case("authorization") && self.auth.is_set() {
-                faults.push(McpConfigFault::new(&[&key, "auth"], "auth is set as well", "one of the two"));
+                faults.push(SettingFault::new(&[&key, "auth"], "auth is set as well", "one of the two"));
             }
         }
         if !self.env.is_empty() {
-            faults.push(McpConfigFault::new(&["env"], "env needs a command", "only with command"));
+            faults.push(SettingFault::new(&["env"], "env needs a command", "only with command"));
         }
-        faults.extend(self.auth_faults());
-        faults
+        self.auth_faults(faults);
     }
 
-    fn auth_faults(&self) -> Vec<McpConfigFault> {
+    fn auth_faults(&self, faults: &mut Vec<SettingFault>) {
         let auth = &self.auth;
         let is_client = !auth.token_url.is_empty() || !auth.client_id.is_empty() || auth.client_secret.is_some();
-        let mut faults = Vec::new();
         if *auth == McpAuthConfig::default() {
-            return faults;
+            return;
         }
         if is_client != auth.token_command.is_empty() || (!is_client && !auth.scope.is_empty()) {
             let wrong = "it names neither or both of a token_command and client credentials";
-            faults.push(McpConfigFault::new(
-                &["auth"],
-                wrong,
-                "token_command, or token_url, client_id and client_secret",
-            ));
+            let allowed = "token_command, or token_url, client_id and client_secret";
+            faults.push(SettingFault::new(&["auth"], wrong, allowed));
         } else if is_client {
             if !is_web_address(&auth.token_url) {
-                faults.push(McpConfigFault::new(&["auth.token_url"], "the value is no web address", ADDRESS));
+                faults.push(SettingFault::new(&["auth.token_url"], "the value is no web address", ADDRESS));
             }
             if auth.client_id.is_empty() || auth.client_secret.is_none() {
                 let wrong = "client_id and client_secret belong together";
-                faults.push(McpConfigFault::new(&["auth.client_id", "auth.client_secret"], wrong, "both"));
+                faults.push(SettingFault::new(&["auth.client_id", "auth.client_secret"], wrong, "both"));
             }
         }
-        faults
     }
 }
 
@@ -299,19 +270,19 @@ mod tests {
             ("x", "command = ['x']\nurl = 'https://example.org'", &["url"]),
             ("x", "command = ['']", &["command"]),
             ("x", "command = ['x']\nheaders = {A = 'b'}", &["headers"]),
-            ("x", "command = ['x']\nenv = {'A=B' = 'b'}", &["env.A=B"]),
+            ("x", "command = ['x']\nenv = {'A=B' = 'b'}", &["env.\"A=B\""]),
             ("x", "command = ['x']\ntools = ['a[']", &["tools"]),
             ("x", "command = ['x']\ntimeout = '0s'", &["timeout"]),
             ("x", "command = ['x']\nstart_timeout = '2h'", &["start_timeout"]),
             ("x", "url = 'example.org'", &["url"]),
             ("x", "url = 'https://example.org'\nenv = {A = 'b'}", &["env"]),
-            ("x", "url = 'https://example.org'\nheaders = {'A B' = 'b'}", &["headers.A B"]),
+            ("x", "url = 'https://example.org'\nheaders = {'A B' = 'b'}", &["headers.\"A B\""]),
             ("x", "url = 'https://example.org'\nauth = {client_id = 'a'}", &["auth.token_url", "auth.client_id"]),
             ("x", "url = 'https://example.org'\nauth = {token_command = ['t'], client_id = 'a'}", &["auth"]),
             ("x", "url = 'https://example.org'\nauth = {token_command = ['t']}", &[]),
         ] {
             let faults = server(text).faults(name);
-            let keys: Vec<_> = faults.iter().map(|fault| fault.keys[0].as_str()).collect();
+            let keys: Vec<_> = faults.iter().map(SettingFault::key).collect();
             assert_eq!(keys, expected, "{name} {text}: {faults:?}");
         }
     }

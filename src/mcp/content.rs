@@ -24,11 +24,9 @@ pub(super) struct ResultText {
 impl ResultText {
     /// Converts the result of a tool call.
     pub(super) fn of_call(result: &Value) -> Self {
-        let parts = result["content"].as_array().map(Vec::as_slice).unwrap_or_default();
-        let mut texts: Vec<String> = parts.iter().take(MAX_PARTS).map(part_text).collect();
-        note_rest(&mut texts, parts.len());
+        let mut texts = texts_of(&result["content"], part_text);
         let structured = &result["structuredContent"];
-        let has_text = parts.iter().any(|part| part["type"] == "text");
+        let has_text = result["content"].as_array().into_iter().flatten().any(|part| part["type"] == "text");
         if !structured.is_null() && !has_text {
             texts.push(clean(&pretty(structured)));
         }
@@ -41,9 +39,7 @@ impl ResultText {
 
     /// Converts the content of a resource.
     pub(super) fn of_resource(result: &Value) -> String {
-        let contents = result["contents"].as_array().map(Vec::as_slice).unwrap_or_default();
-        let mut texts: Vec<String> = contents.iter().take(MAX_PARTS).map(resource_text).collect();
-        note_rest(&mut texts, contents.len());
+        let texts = texts_of(&result["contents"], resource_text);
         if texts.is_empty() { "(the resource is empty)".to_owned() } else { texts.join("\n\n") }
     }
 
@@ -64,10 +60,12 @@ impl ResultText {
     }
 }
 
-fn note_rest(texts: &mut Vec<String>, count: usize) {
-    if count > MAX_PARTS {
-        texts.push(format!("[{} further parts are left out]", count - MAX_PARTS));
-    }
+/// Returns the texts of a list's parts, and a note about the parts that are too many.
+fn texts_of(parts: &Value, text: fn(&Value) -> String) -> Vec<String> {
+    let parts = parts.as_array().map(Vec::as_slice).unwrap_or_default();
+    let left = parts.len().saturating_sub(MAX_PARTS);
+    let rest = (left > 0).then(|| format!("[{left} further parts are left out]"));
+    parts.iter().take(MAX_PARTS).map(text).chain(rest).collect()
 }
 
 fn part_text(part: &Value) -> String {

@@ -24,10 +24,12 @@ const MAX_PROBLEMS: usize = 20;
 const MAX_ARGUMENTS: usize = 30;
 
 /// The kinds of lists that a server has.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr)]
+#[strum(serialize_all = "lowercase")]
 pub(super) enum ListKind {
     Tools,
     Resources,
+    #[strum(serialize = "resourceTemplates")]
     Templates,
     Prompts,
 }
@@ -35,12 +37,7 @@ pub(super) enum ListKind {
 impl ListKind {
     /// Returns the key of the list in a response.
     pub(super) fn key(self) -> &'static str {
-        match self {
-            Self::Tools => "tools",
-            Self::Resources => "resources",
-            Self::Templates => "resourceTemplates",
-            Self::Prompts => "prompts",
-        }
+        self.into()
     }
 }
 

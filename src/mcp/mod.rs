@@ -15,7 +15,7 @@ mod servers;
 mod tools;
 
 pub use client::{McpError, McpErrorKind};
-pub use config::{McpAuthConfig, McpConfigFault, McpServerConfig, McpTransport, is_server_name};
+pub use config::{McpAuthConfig, McpServerConfig, McpTransport, is_server_name};
 pub use import::{ImportedServer, import_servers};
 pub use listing::{ListedPrompt, ListedResource, ListedTool, PromptArgument, ServerListing};
 pub use serve::{

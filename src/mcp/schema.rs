@@ -111,10 +111,7 @@ impl SchemaCleaner<'_> {
         }
         let types = types_of(fields);
         match types.as_slice() {
-            [] => match anything() {
-                Value::Object(any) => Ok(described(any)),
-                other => Ok(other),
-            },
+            [] => Ok(described(Map::from_iter([("anyOf".to_owned(), any_type())]))),
             [only] => Ok(described(self.of_type(only, fields, depth)?)),
             several => {
                 let each = several.iter().map(|kind| Ok(Value::Object(self.of_type(kind, fields, depth)?)));
@@ -172,16 +169,12 @@ impl SchemaCleaner<'_> {
             None if properties.is_empty() && depth < MAX_DEPTH => json!(true),
             _ => json!(false),
         };
-        let cleaned = json!({
-            "type": "object",
-            "required": required,
-            "properties": properties,
-            "additionalProperties": additional,
-        });
-        match cleaned {
-            Value::Object(cleaned) => Ok(cleaned),
-            _ => Err("it is no object".to_owned()),
-        }
+        Ok(Map::from_iter([
+            ("type".to_owned(), json!("object")),
+            ("required".to_owned(), json!(required)),
+            ("properties".to_owned(), Value::Object(properties)),
+            ("additionalProperties".to_owned(), additional),
+        ]))
     }
 
     /// Returns the fields of a schema, merged with those of its reference and of all parts of `allOf`.
@@ -233,12 +226,16 @@ impl SchemaCleaner<'_> {
 
 /// Returns a schema that accepts any value.
 fn anything() -> Value {
+    json!({ "anyOf": any_type() })
+}
+
+/// Returns a schema for each type.
+fn any_type() -> Value {
     let any = |kind: &str| match kind {
         "array" => json!({"type": kind, "items": {"type": "string"}}),
         _ => json!({"type": kind}),
     };
-    let choices = ["string", "number", "boolean", "object", "array"].map(any);
-    json!({ "anyOf": choices })
+    json!(["string", "number", "boolean", "object", "array"].map(any))
 }
 
 fn is_null(schema: &Value) -> bool {

@@ -81,8 +81,10 @@ pub struct McpServer {
     pub name: String,
     pub config: McpServerConfig,
     pub(super) host: Arc<McpHost>,
-    tokens: Mutex<Option<BearerTokens>>,
+    tokens: Mutex<Option<Arc<BearerTokens>>>,
     link: tokio::sync::Mutex<ServerLink>,
+    /// Held while a server that did not answer in time is asked for a sign of life.
+    liveness: Arc<tokio::sync::Mutex<()>>,
     /// The end of the program that was started last. The channel closes once all processes of the program are gone.
     program_end: Mutex<Option<watch::Receiver<Option<String>>>>,
     /// How the last connection began.
@@ -117,6 +119,7 @@ impl McpServer {
                 backoff: Backoff::new(FIRST_WAIT, LONGEST_WAIT),
                 next_try: None,
             }),
+            liveness: Arc::default(),
             program_end: Mutex::default(),
             era: Mutex::default(),
             status: Mutex::new(ServerStatus { listed_at, ..ServerStatus::default() }),
@@ -181,10 +184,19 @@ impl McpServer {
                     }
                 }
                 Err(error) if error.kind == McpErrorKind::Lost => self.note_loss(&connection, error).await,
-                Err(error) if error.kind == McpErrorKind::Timeout && !connection.is_alive().await => {
-                    self.note_loss(&connection, error).await;
+                Err(error) if error.kind == McpErrorKind::Timeout => {
+                    self.status.lock().last_error = Some(short(error));
+                    // The result does not wait for the ping. The next call does: a server that hangs is started again for it.
+                    if let Ok(check) = Arc::clone(&self.liveness).try_lock_owned() {
+                        let (server, error) = (Arc::clone(self), error.clone());
+                        tokio::spawn(async move {
+                            if !connection.is_alive().await {
+                                server.note_loss(&connection, &error).await;
+                            }
+                            drop(check);
+                        });
+                    }
                 }
-                Err(error) if error.kind == McpErrorKind::Timeout => self.status.lock().last_error = Some(short(error)),
                 _ => self.link.lock().await.backoff.reset(),
             }
             return answered;
@@ -218,6 +230,7 @@ impl McpServer {
     }
 
     async fn open(self: Arc<Self>) -> Result<Arc<McpConnection>, McpError> {
+        drop(self.liveness.lock().await);
         let mut link = self.link.lock().await;
         if let Some(connection) = &link.connection {
             if !connection.is_closed() {
@@ -335,7 +348,7 @@ impl McpServer {
             Some(known) => known,
             None => {
                 let endpoint = if config.auth.token_url.is_empty() { &config.url } else { &config.auth.token_url };
-                let tokens = BearerTokens::new(config.auth.clone(), client_for(endpoint)?);
+                let tokens = Arc::new(BearerTokens::new(config.auth.clone(), client_for(endpoint)?));
                 self.tokens.lock().insert(tokens).clone()
             }
         };

@@ -43,7 +43,7 @@ impl McpServers {
             let is_same = server.config == *config
                 && server.host.exec == host.exec
                 && server.host.workspace == host.workspace
-                && server.host.runner.skill_folders() == host.runner.skill_folders();
+                && server.host.runner.skill_folders == host.runner.skill_folders;
             is_same.then(|| Arc::clone(server))
         };
         let (enabled, disabled): (Vec<_>, Vec<_>) = config.iter().partition(|(_, config)| config.enabled);

@@ -128,11 +128,11 @@ impl McpRead {
     }
 
     fn named(&self, name: &str) -> Result<&Arc<McpServer>, String> {
-        let names = || self.servers.iter().map(|server| server.name.as_str()).collect::<Vec<_>>().join(", ");
         let found = self.servers.iter().find(|server| server.name == name.trim());
         found.ok_or_else(|| {
+            let names: Vec<&str> = self.servers.iter().map(|server| server.name.as_str()).collect();
             let name = truncate(&plain_line(name), MAX_LINE);
-            format!("there is no MCP server {name:?}; there are: {}", names())
+            format!("there is no MCP server {name:?}; there are: {}", names.join(", "))
         })
     }
 
@@ -144,32 +144,23 @@ impl McpRead {
         }
     }
 
-    async fn read(&self, args: McpReadArgs, context: &ToolContext) -> ToolResult {
-        let uri = args.uri.as_deref().map(str::trim).filter(|uri| !uri.is_empty());
-        let server = match (&args.server, uri, self.servers.as_slice()) {
-            (Some(name), ..) => Some(self.named(name)),
-            (None, Some(_), [only]) => Some(Ok(only)),
-            (None, Some(uri), _) => Some(self.owner_of(uri)),
-            (None, None, _) => None,
+    /// Reads or lists resources.
+    ///
+    /// # Errors
+    /// The call names no server that may be read; the text is for the model.
+    async fn read(&self, args: McpReadArgs, context: &ToolContext) -> Result<ToolResult, String> {
+        let named = args.server.as_deref().map(|name| self.named(name)).transpose()?;
+        let Some(uri) = args.uri.as_deref().map(str::trim).filter(|uri| !uri.is_empty()) else {
+            let servers = named.map_or_else(|| self.servers.iter().collect::<Vec<_>>(), |only| vec![only]);
+            return Ok(list(&servers).await);
         };
-        let server = match server.transpose() {
-            Ok(server) => server,
-            Err(error) => return ToolResult::failed(error),
+        let server = match (named, self.servers.as_slice()) {
+            (Some(server), _) | (None, [server]) => server,
+            (None, _) => self.owner_of(uri)?,
         };
-        match (server, uri) {
-            (Some(server), Some(uri)) => {
-                if let Err(refusal) = check_sender(server, context) {
-                    return ToolResult::failed(refusal);
-                }
-                let request = McpRequest::ReadResource { uri: uri.to_owned() };
-                let answered = server.request(request, &context.cancel).await;
-                tainted(answered.map(|answer| ToolResult::ok(ResultText::of_resource(&answer))), server)
-            }
-            (server, _) => {
-                let servers = server.map_or_else(|| self.servers.iter().collect::<Vec<_>>(), |only| vec![only]);
-                list(&servers).await
-            }
-        }
+        check_sender(server, context)?;
+        let answered = server.request(McpRequest::ReadResource { uri: uri.to_owned() }, &context.cancel).await;
+        Ok(tainted(answered.map(|answer| ToolResult::ok(ResultText::of_resource(&answer))), server))
     }
 
     /// Returns the only server that lists a resource.
@@ -245,7 +236,8 @@ impl Tool for McpRead {
     }
 
     async fn call(&self, arguments: Value, context: &ToolContext) -> ToolOutcome {
-        with_arguments(arguments, |args| self.read(args, context)).await
+        let read = async |args| self.read(args, context).await.unwrap_or_else(ToolResult::failed);
+        with_arguments(arguments, read).await
     }
 }
 

@@ -17,19 +17,13 @@ const EN_QUALIFIERS: &str = "also too another other second sometimes and or not 
 const ZH_QUALIFIERS: &str = "也 还 另 和 或 不 没 以前 曾 第二 之一 有时 平时 周 星期 工作日 天住 假期 暂时 经常 \
     常常 期间";
 
-/// Verbs between a subject and its value, each with its normal form.
-const EN_VERBS: [(&str, &str); 11] = [
-    (" is called ", "is called"),
-    (" is named ", "is called"),
-    (" lives in ", "lives in"),
-    (" live in ", "lives in"),
-    (" works at ", "works at"),
-    (" work at ", "works at"),
-    (" works for ", "works at"),
-    (" work for ", "works at"),
-    (" is married to ", "is married to"),
-    (" am married to ", "is married to"),
-    (" was born on ", "was born on"),
+/// Verbs between a subject and its value, separated by bars, after their normal form.
+const EN_VERBS: [(&str, &str); 5] = [
+    ("is called", " is called | is named "),
+    ("lives in", " lives in | live in "),
+    ("works at", " works at | work at | works for | work for "),
+    ("is married to", " is married to | am married to "),
+    ("was born on", " was born on "),
 ];
 
 /// Attributes that have a single value: only for these does "is" exclude another value.
@@ -54,8 +48,8 @@ fn english_claim(text: &str) -> Option<ExclusiveClaim> {
     let is_qualified = |words: &str| {
         words.split(' ').any(|word| EN_QUALIFIERS.split(' ').any(|one| one == word)) || words.contains("n't")
     };
-    for (verb, normal) in EN_VERBS {
-        if let Some((subject, value)) = text.split_once(verb) {
+    for (normal, verbs) in EN_VERBS {
+        if let Some((subject, value)) = verbs.split('|').find_map(|verb| text.split_once(verb)) {
             let is_unclear = is_qualified(subject) || is_qualified(value);
             return if is_unclear { None } else { claim(&english_subject(subject)?, normal, value) };
         }

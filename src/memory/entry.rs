@@ -8,7 +8,8 @@ use crate::store::memories::{self, MemoryRow};
 use crate::store::{Connection, StoreError, approvals};
 
 /// The kind of a memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, strum::EnumString, strum::IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 pub enum MemoryKind {
     /// One sentence.
     Fact,
@@ -27,24 +28,20 @@ impl MemoryKind {
 
     /// Returns the stored name.
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Fact => "fact",
-            Self::Preference => "preference",
-            Self::Case => "case",
-            Self::Task => "task",
-            Self::Summary => "summary",
-        }
+        self.into()
     }
 
     pub fn parse(word: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|kind| kind.as_str() == word)
+        word.parse().ok()
     }
 }
 
 /// The way in which a memory was recorded.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::EnumString, strum::IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 pub enum MemoryOrigin {
     /// Stated in a turn of its owner, and recorded by the `remember` tool.
+    #[strum(serialize = "told")]
     Stated,
     /// Extracted by rules or by consolidation.
     Noticed,
@@ -56,21 +53,13 @@ pub enum MemoryOrigin {
 }
 
 impl MemoryOrigin {
-    pub const ALL: [Self; 5] = [Self::Stated, Self::Noticed, Self::ByHand, Self::Command, Self::Imported];
-
     /// Returns the stored name.
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Stated => "told",
-            Self::Noticed => "noticed",
-            Self::ByHand => "by_hand",
-            Self::Command => "command",
-            Self::Imported => "imported",
-        }
+        self.into()
     }
 
     pub fn parse(word: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|origin| origin.as_str() == word)
+        word.parse().ok()
     }
 }
 

@@ -116,7 +116,7 @@ impl MessageIndexer {
             }
         }
         if has_new {
-            self.service.queries.notify_indexed();
+            self.service.indexed.notify_one();
         }
         self.last_pass = started;
         Ok(())
@@ -187,8 +187,13 @@ impl MessageIndexer {
 pub fn rebuild_index(connection: &Connection, identities: &Identities) -> Result<(), StoreError> {
     word_index::reset_index(connection, identities)?;
     while word_index::put_memories(connection)? {}
-    while index_next(connection, identities)? {}
-    Ok(())
+    loop {
+        let batches = next_batches(connection, identities, 0)?;
+        if batches.is_empty() {
+            return Ok(());
+        }
+        batches.iter().try_for_each(|batch| batch.put(connection))?;
+    }
 }
 
 /// The most messages in one write, which takes the writer a few milliseconds.
@@ -228,13 +233,6 @@ fn group_into_writes(batches: Vec<MessageBatch>) -> Vec<Vec<MessageBatch>> {
         }
     }
     writes
-}
-
-/// Indexes the next messages. Returns true if there were any.
-fn index_next(connection: &Connection, identities: &Identities) -> Result<bool, StoreError> {
-    let batches = next_batches(connection, identities, 0)?;
-    batches.iter().try_for_each(|batch| batch.put(connection))?;
-    Ok(!batches.is_empty())
 }
 
 fn next_batches(connection: &Connection, identities: &Identities, since: i64) -> Result<Vec<MessageBatch>, StoreError> {
@@ -287,7 +285,7 @@ fn speaker_of(
         Ok(turn) => inbox::of_turn(connection, turn)?,
         Err(_) => Vec::new(),
     };
-    let least = rows.iter().min_by_key(|row| Trust::parse(&row.trust).rank());
+    let least = rows.iter().min_by_key(|row| Trust::parse(&row.trust));
     // Notes to a session and imported messages belong to the session's owner.
     let Some(row) = least.filter(|row| TurnOrigin::parse(&row.origin).note().is_none()) else {
         let owner = ownership::of_session(connection, session)?.owner.unwrap_or_default();

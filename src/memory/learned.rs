@@ -34,84 +34,30 @@ enum StatementForm {
     Language,
 }
 
-/// Beginnings of clauses that state something about their writer. Of two that match, the longer one counts.
-const ENGLISH_OPENINGS: [(&str, StatementForm); 25] = [
-    ("my name is ", StatementForm::Name),
-    ("my name's ", StatementForm::Name),
-    ("call me ", StatementForm::CallMe),
-    ("please call me ", StatementForm::CallMe),
-    ("you can call me ", StatementForm::CallMe),
-    ("i live in ", StatementForm::LivesIn),
-    ("i like ", StatementForm::Likes),
-    ("i love ", StatementForm::Likes),
-    ("i really like ", StatementForm::Likes),
-    ("i really love ", StatementForm::Likes),
-    ("i prefer ", StatementForm::Prefers),
-    ("i don't like ", StatementForm::Dislikes),
-    ("i do not like ", StatementForm::Dislikes),
-    ("i dislike ", StatementForm::Dislikes),
-    ("i hate ", StatementForm::Dislikes),
-    ("i write ", StatementForm::Uses),
-    ("i use ", StatementForm::Uses),
-    ("i code in ", StatementForm::Uses),
-    ("i program in ", StatementForm::Uses),
-    ("i mostly use ", StatementForm::Uses),
-    ("i usually use ", StatementForm::Uses),
-    ("my favourite programming language is ", StatementForm::Language),
-    ("my favorite programming language is ", StatementForm::Language),
-    ("my preferred programming language is ", StatementForm::Language),
-    ("my preferred language is ", StatementForm::Language),
-];
-const CHINESE_OPENINGS: [(&str, StatementForm); 28] = [
-    ("我的名字是", StatementForm::Name),
-    ("我的名字叫", StatementForm::Name),
-    ("我叫", StatementForm::Name),
-    ("请叫我", StatementForm::CallMe),
-    ("叫我", StatementForm::CallMe),
-    ("就叫我", StatementForm::CallMe),
-    ("以后叫我", StatementForm::CallMe),
-    ("可以叫我", StatementForm::CallMe),
-    ("你可以叫我", StatementForm::CallMe),
-    ("您可以叫我", StatementForm::CallMe),
-    ("我住在", StatementForm::LivesIn),
-    ("我家住在", StatementForm::LivesIn),
-    ("我现在住在", StatementForm::LivesIn),
-    ("我最喜欢的编程语言是", StatementForm::Language),
-    ("我喜欢用", StatementForm::Uses),
-    ("我更喜欢用", StatementForm::Uses),
-    ("我喜欢写", StatementForm::Uses),
-    ("我喜欢", StatementForm::Likes),
-    ("我很喜欢", StatementForm::Likes),
-    ("我最喜欢", StatementForm::Likes),
-    ("我非常喜欢", StatementForm::Likes),
-    ("我更喜欢", StatementForm::Prefers),
-    ("我偏好", StatementForm::Prefers),
-    ("我不喜欢", StatementForm::Dislikes),
-    ("我讨厌", StatementForm::Dislikes),
-    ("我写", StatementForm::Uses),
-    ("我用", StatementForm::Uses),
-    ("我主要用", StatementForm::Uses),
+/// Beginnings of clauses that state something about their writer, separated by bars. Of two that match, the first one counts.
+const OPENINGS: [(StatementForm, &str); 8] = [
+    (StatementForm::Name, "my name is |my name's |我的名字是|我的名字叫|我叫"),
+    (
+        StatementForm::CallMe,
+        "call me |please call me |you can call me |请叫我|叫我|就叫我|以后叫我|可以叫我|你可以叫我|您可以叫我",
+    ),
+    (StatementForm::LivesIn, "i live in |我住在|我家住在|我现在住在"),
+    (
+        StatementForm::Language,
+        "my favourite programming language is |my favorite programming language is |\
+         my preferred programming language is |my preferred language is |我最喜欢的编程语言是",
+    ),
+    (
+        StatementForm::Uses,
+        "i write |i use |i code in |i program in |i mostly use |i usually use |我喜欢用|我更喜欢用|我喜欢写|我写|我用|我主要用",
+    ),
+    (StatementForm::Likes, "i like |i love |i really like |i really love |我喜欢|我很喜欢|我最喜欢|我非常喜欢"),
+    (StatementForm::Prefers, "i prefer |我更喜欢|我偏好"),
+    (StatementForm::Dislikes, "i don't like |i do not like |i dislike |i hate |我不喜欢|我讨厌"),
 ];
 
-/// Programming languages whose names have hardly another meaning, each with its normal form.
-const LANGUAGES: [(&str, &str); 16] = [
-    ("python", "python"),
-    ("javascript", "javascript"),
-    ("js", "javascript"),
-    ("typescript", "typescript"),
-    ("rust", "rust"),
-    ("java", "java"),
-    ("kotlin", "kotlin"),
-    ("golang", "go"),
-    ("ruby", "ruby"),
-    ("php", "php"),
-    ("c++", "c++"),
-    ("c#", "c#"),
-    ("scala", "scala"),
-    ("haskell", "haskell"),
-    ("elixir", "elixir"),
-    ("perl", "perl"),
-];
+/// Programming languages whose names have hardly another meaning.
+const LANGUAGES: &str = "python|javascript|typescript|rust|java|kotlin|ruby|php|c++|c#|scala|haskell|elixir|perl";
 
 /// Words that frame a text, separated by bars. A message with one of them states nothing: it is about a text or a
 /// hypothesis.
@@ -201,10 +147,8 @@ fn statement(clause: &str) -> Option<(String, String, f64)> {
         let (head, rest) = clause.split_at_checked(start.len())?;
         head.eq_ignore_ascii_case(start).then_some(rest)
     };
-    let (rest, form) = ENGLISH_OPENINGS
-        .iter()
-        .chain(&CHINESE_OPENINGS)
-        .find_map(|(start, form)| Some((rest_of(start)?.trim(), *form)))?;
+    let (rest, form) =
+        OPENINGS.iter().find_map(|(form, starts)| Some((starts.split('|').find_map(rest_of)?.trim(), *form)))?;
     let (key, value, confidence) = match form {
         StatementForm::Name => ("name".to_owned(), person_name(rest)?, STATED),
         StatementForm::CallMe => ("call_me".to_owned(), nickname(rest)?, STATED),
@@ -227,8 +171,12 @@ fn statement(clause: &str) -> Option<(String, String, f64)> {
 }
 
 fn programming_language(word: &str) -> Option<String> {
-    let known = LANGUAGES.iter().find(|(name, _)| word.eq_ignore_ascii_case(name));
-    known.map(|(_, language)| (*language).to_owned())
+    let word = word.to_ascii_lowercase();
+    match word.as_str() {
+        "js" => Some("javascript".to_owned()),
+        "golang" => Some("go".to_owned()),
+        name => LANGUAGES.split('|').any(|known| known == name).then_some(word),
+    }
 }
 
 /// Returns the thing that is liked: a few words, none of which leaves the meaning open.

@@ -1,7 +1,6 @@
 //! Searches the messages of all owners, with excerpts around the matches: for the command line and the API (the owner, and tokens
 //! with the scope `read`), never for the model.
 
-use super::HitLocation;
 use super::message_text::spoken_text;
 use super::term_query::TermQuery;
 use super::word_index::{found_or_damaged, scope};
@@ -32,12 +31,6 @@ const CHARS_BEFORE: usize = 50;
 
 /// The most hits of one answer.
 const MAX_HITS: usize = 200;
-
-impl HistoryHit {
-    pub fn found(&self) -> HitLocation {
-        HitLocation::Message { session: self.session.clone(), seq: self.seq }
-    }
-}
 
 /// Returns the messages of any owner that fit `text`, the best first, in one session or in all. A damaged index finds
 /// nothing until it is rebuilt.

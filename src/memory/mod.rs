@@ -16,6 +16,7 @@ mod forgetting;
 pub mod learned;
 mod mentions;
 mod prompt_memory;
+mod readers;
 mod remember;
 mod retention;
 
@@ -37,16 +38,18 @@ mod tools;
 
 pub use config::{EmbeddingsConfig, MemoryConfig};
 pub use entry::{MemoryEntry, MemoryKind, MemoryOrigin, MemorySource, NewMemoryEntry};
-pub use files::{FOLDER, MemoryFileState, MemoryFileWriter};
+pub use files::{MemoryFileState, MemoryFileWriter};
 pub use forgetting::{ForgetOutcome, drop_prompt_snapshots, forget};
 pub use indexer::{MessageIndexer, rebuild_index};
 pub use message_search::{HistoryHit, search_messages};
 pub use message_text::{FORGOTTEN, RECALLED, RUNTIME_CONTEXT, found_in_memory, spoken_text, without_memory, written};
 pub use owner::{
-    Identities, Owner, OwnerSelection, is_by_person, origin_on_behalf, owner_label, parse_owner, sender_of,
+    Identities, Owner, all_owners, is_by_person, origin_on_behalf, owner_label, parse_owner, sender_of,
+    token_of_session,
 };
 pub use prompt_memory::redact_ended_turn;
 pub use query::{HitLocation, RecallHit, RecallQuery, RelevanceQuery};
+pub use readers::AnsweredTurn;
 pub use recall::{RecallWeights, recall, recall_weighted};
 pub use remember::{
     RememberOutcome, RememberPlan, apply_plan, current_entry, list, plan, remember, remember_replacing,
@@ -54,6 +57,6 @@ pub use remember::{
 pub use requests::{EntryRequest, ExportedMemory, MemoryError, MemorySelection, parse_since};
 pub use retention::{prune_orphaned_summaries, prune_sessions, sweep_snapshots};
 pub use service::{MemoryService, MemorySettings};
-pub use snapshot::prompt_snapshot;
+pub use snapshot::{prompt_snapshot, recent_tasks};
 pub use tools::{tool_names, tools};
 pub use validation::{InvalidEntry, validate_entry};

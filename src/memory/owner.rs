@@ -127,10 +127,26 @@ impl Identities {
         name.map_or_else(|| owner.clone(), |name| Owner::named(name))
     }
 
+    /// Returns true if a chat token of a person other than `owner` gives access to a session. Its holder reads all of the session,
+    /// whoever writes there first.
+    pub fn is_read_by_token(&self, session: &str, owner: Option<&Owner>) -> bool {
+        let Some(name) = token_of_session(session) else { return false };
+        self.owner_of(PAGE, &format!("token:{name}"), Trust::Known).as_ref() != owner
+    }
+
     /// Returns the owner for the writer of a message. A writer without a memory counts as a stranger.
     pub fn writer_of(&self, row: &InboxRow) -> Owner {
         self.owner_of_row(row).unwrap_or_else(|| Owner::stranger(&row.channel, &row.sender))
     }
+}
+
+/// The channel of the page.
+const PAGE: &str = "page";
+
+/// Returns the name of the token to whose holder a session belongs: NAME in `page:NAME.CHAT`. A token's name has no dot.
+pub fn token_of_session(session: &str) -> Option<&str> {
+    let (name, chat) = session.strip_prefix(PAGE)?.strip_prefix(':')?.split_once('.')?;
+    (!name.is_empty() && !chat.is_empty()).then_some(name)
 }
 
 /// The senders of messages from daoyou itself: jobs, sub-agents, background processes, the heartbeat, and notes to a session.
@@ -161,33 +177,19 @@ pub fn origin_on_behalf(row: &InboxRow) -> TurnOrigin {
     origin
 }
 
-/// A selection of owners.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum OwnerSelection {
-    One(Owner),
-    All,
-}
-
 /// The forms of an owner that [`parse_owner`] accepts.
 const ALLOWED_FORMS: &str =
     "\"owner\", \"everyone\", a name of [identities], or CHANNEL:SENDER such as \"email:ann@example.org\"";
 
-impl OwnerSelection {
-    /// Returns the selected owners.
-    ///
-    /// # Errors
-    /// The store cannot be read.
-    pub fn owners(&self, connection: &Connection) -> Result<Vec<Owner>, StoreError> {
-        Ok(match self {
-            Self::One(owner) => vec![owner.clone()],
-            Self::All => {
-                let first = [Owner::gateway(), Owner::everyone()];
-                let all = memory_queries::owners(connection)?.into_iter().map(Owner);
-                let others: Vec<Owner> = all.filter(|owner| !first.contains(owner)).collect();
-                first.into_iter().chain(others).collect()
-            }
-        })
-    }
+/// Returns all owners of memories and conversations, the gateway's owner first.
+///
+/// # Errors
+/// The store cannot be read.
+pub fn all_owners(connection: &Connection) -> Result<Vec<Owner>, StoreError> {
+    let mut owners = vec![Owner::gateway(), Owner::everyone()];
+    let others = memory_queries::owners(connection)?.into_iter().map(Owner);
+    owners.extend(others.filter(|owner| *owner != Owner::gateway() && *owner != Owner::everyone()));
+    Ok(owners)
 }
 
 /// Parses an owner in the form that people write.
@@ -220,7 +222,7 @@ mod tests {
     use uuid::Uuid;
 
     use super::*;
-    use crate::store::inbox::InboxState;
+    use crate::store::inbox::MessageStatus;
 
     #[test]
     fn owners_depend_on_sender_and_trust() {
@@ -241,6 +243,26 @@ mod tests {
     }
 
     #[test]
+    fn sessions_of_a_chat_token_are_read_by_its_holder() {
+        let all = BTreeMap::from([("ann".to_owned(), vec!["page:token:bob".to_owned()])]);
+        let identities = Identities::new(&all);
+        let (gateway, ann) = (Owner::gateway(), Owner::named("ann"));
+        for (session, owner, expected) in [
+            ("page:bob.1a2b", Some(&gateway), true),
+            ("page:bob.1a2b", None, true),
+            ("page:bob.1a2b", Some(&ann), false),
+            ("page:carl.1a2b", Some(&ann), true),
+            ("page:carl.1a2b", Some(&Owner::sender("page", "token:carl")), false),
+            ("page:1a2b", Some(&gateway), false),
+            ("page:bob.", Some(&gateway), false),
+            ("page:.bob", Some(&gateway), false),
+            ("cli:bob.1a2b", Some(&gateway), false),
+        ] {
+            assert_eq!(identities.is_read_by_token(session, owner), expected, "{session} {owner:?}");
+        }
+    }
+
+    #[test]
     fn origins_carry_the_sender_that_a_message_acts_for() {
         let row = |sender: &str, trust: Trust, origin: &str| InboxRow {
             seq: 1,
@@ -257,7 +279,7 @@ mod tests {
             origin: origin.to_owned(),
             received_at: 0,
             turn: Uuid::nil(),
-            state: InboxState::Done,
+            state: MessageStatus::Done,
             stalled: 0,
             cancel: false,
         };

@@ -39,7 +39,7 @@ mod tests {
     };
     use crate::store::Durability;
     use crate::store::Store;
-    use crate::store::inbox::{InboxState, NewInboxRow};
+    use crate::store::inbox::{MessageStatus, NewInboxRow};
 
     /// Stores one fact by webhook and one by mail, both of Ann.
     fn remember_facts(connection: &Connection) -> Result<(), StoreError> {
@@ -58,7 +58,7 @@ mod tests {
                 metadata: "{}".to_owned(),
                 origin: "{}".to_owned(),
                 received_at: 0,
-                state: InboxState::Done,
+                state: MessageStatus::Done,
             };
             inbox::insert(connection, &message)?;
             connection.execute("UPDATE inbox SET turn = ?1 WHERE id = ?1", [turn.to_string()])?;

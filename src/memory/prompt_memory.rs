@@ -304,11 +304,10 @@ impl ForgottenMarks {
             MemoryKind::Fact | MemoryKind::Task | MemoryKind::Summary => comparison_key(&one_line(&entry.text)),
         };
         Self {
-            detectors: Vec::new(),
             shown: entries.iter().map(shown).filter(|shown| !shown.is_empty()).collect(),
             ids: entries.iter().map(|entry| format!("{BULLET}id {} ·", entry.id)).collect(),
             listed: entries.iter().map(|entry| format!("{BULLET}`{}` ", entry.id)).collect(),
-            labels: Vec::new(),
+            ..Self::default()
         }
     }
 

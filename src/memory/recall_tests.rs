@@ -9,7 +9,7 @@ use crate::memory::testing::{row, settings};
 use crate::memory::{
     Identities, MemoryService, MemorySettings, MessageIndexer, rebuild_index, search_messages, word_index as terms,
 };
-use crate::store::inbox::{InboxState, NewInboxRow};
+use crate::store::inbox::{MessageStatus, NewInboxRow};
 use crate::store::{Durability, Store, inbox, messages};
 
 struct World {
@@ -60,7 +60,7 @@ impl World {
                 metadata: text("{}"),
                 origin: text("{}"),
                 received_at: 1,
-                state: InboxState::Queued,
+                state: MessageStatus::Queued,
             };
             inbox::insert(connection, &row)?;
             let rows = log.iter().map(|m| (m.role(), serde_json::to_string(m).unwrap()));

@@ -170,7 +170,9 @@ pub fn apply_plan(
             word_index::remove(connection, old)?;
         }
     }
-    prune_history(connection, id)?;
+    for row in replaced_before(connection, id)?.into_iter().skip(MAX_HISTORY) {
+        remove(connection, row.id)?;
+    }
     enforce_limit(connection, &new.owner, new.kind, id, config)?;
     Ok(old.map_or(RememberOutcome::New(id), |old| RememberOutcome::Replaced { id, old }))
 }
@@ -190,11 +192,8 @@ fn insert(connection: &Connection, new: &NewMemoryEntry, reserved: Option<i64>) 
         turn: source.and_then(|source| source.turn.as_deref()),
         confidence: new.confidence,
     };
-    match reserved {
-        // The first attempt of a retried commit was rolled back, so the id is free.
-        Some(id) => memories::insert_with_id(connection, id, &row, now_ms()).map(|()| id),
-        None => memories::insert(connection, &row),
-    }
+    // The first attempt of a retried commit was rolled back, so a reserved id is free.
+    memories::insert_as(connection, reserved, &row)
 }
 
 /// Confirms a memory that was stated again: raises its confidence, and records the turn, which forgetting needs.
@@ -231,13 +230,6 @@ fn confirm(connection: &Connection, id: i64, again: &NewMemoryEntry) -> Result<(
 pub(super) fn further_turns(detail: &Value) -> Vec<(String, String)> {
     let pairs = detail["also"].as_array().into_iter().flatten();
     pairs.filter_map(|pair| Some((pair[0].as_str()?.to_owned(), pair[1].as_str()?.to_owned()))).collect()
-}
-
-fn prune_history(connection: &Connection, id: i64) -> Result<(), StoreError> {
-    for row in replaced_before(connection, id)?.into_iter().skip(MAX_HISTORY) {
-        remove(connection, row.id)?;
-    }
-    Ok(())
 }
 
 /// Returns the memory of this id, or the newest one that replaced it.

@@ -6,7 +6,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::owner::{OwnerSelection, parse_owner};
+use super::owner::parse_owner;
 use super::service::MemorySettings;
 use super::{Identities, InvalidEntry, MemoryKind, MemoryOrigin, NewMemoryEntry, Owner, validate_entry};
 use crate::store::StoreError;
@@ -22,6 +22,16 @@ pub enum MemoryError {
     NotFound(i64),
     #[error(transparent)]
     Store(#[from] StoreError),
+}
+
+impl MemoryError {
+    /// Separates failures of the store, which roll back a read or write, from other errors.
+    pub fn separate_store_errors<T>(result: Result<T, Self>) -> Result<Result<T, Self>, StoreError> {
+        match result {
+            Err(Self::Store(error)) => Err(error),
+            settled => Ok(settled),
+        }
+    }
 }
 
 impl From<InvalidEntry> for MemoryError {
@@ -95,25 +105,20 @@ impl EntryRequest {
                 return Err(MemoryError::Wrong(wrong));
             }
         };
-        let owner = self
-            .owner
-            .as_deref()
-            .map_or_else(|| Ok(Owner::gateway()), |owner| owner_of(owner, &settings.identities))?;
+        let owner = self.owner.as_deref().map(|owner| owner_of(owner, &settings.identities)).transpose()?;
+        let owner = owner.unwrap_or_else(Owner::gateway);
         let new = NewMemoryEntry::new(owner, kind, self.text.as_str(), MemoryOrigin::Command);
         Ok(validate_entry(&NewMemoryEntry { name: name.to_owned(), ..new })?)
     }
 }
 
 impl MemorySelection {
-    /// Returns the owners that the selection names.
+    /// Returns the selected owner, if there is one.
     ///
     /// # Errors
     /// The text names no owner.
-    pub fn owner_selection(&self, identities: &Identities) -> Result<OwnerSelection, MemoryError> {
-        match &self.owner {
-            None => Ok(OwnerSelection::All),
-            Some(owner) => Ok(OwnerSelection::One(owner_of(owner, identities)?)),
-        }
+    pub fn owner(&self, identities: &Identities) -> Result<Option<Owner>, MemoryError> {
+        self.owner.as_deref().map(|owner| owner_of(owner, identities)).transpose()
     }
 
     /// Returns the selected kind, if there is one.

@@ -6,13 +6,13 @@ use std::sync::Arc;
 
 use daoyou_channels::cli::Language;
 use jiff::tz::TimeZone;
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 
 use super::files::MemoryFileState;
 use super::passage_index::{ATTACHED_KINDS, PassageIndexes, similar_by_vector};
 use super::query::{HitLocation, RecallHit, RecallQuery, RelevanceQuery};
 use super::recall::recall;
-use super::vectors::{InstalledEmbedder, QueryEmbeddings};
+use super::vectors::InstalledEmbedder;
 use super::{Identities, MemoryConfig, MemoryKind, NewMemoryEntry, Owner};
 use crate::guard::KnownSecrets;
 use crate::llm::Embedder;
@@ -39,7 +39,8 @@ pub struct MemoryService {
     /// Secrets that are removed from new memories.
     pub secrets: Arc<KnownSecrets>,
     pub(super) embedder: Option<Arc<InstalledEmbedder>>,
-    pub(super) queries: Arc<QueryEmbeddings>,
+    /// Notified when new messages are in the word index; the embedding indexer waits for it.
+    pub(super) indexed: Arc<Notify>,
     pub(super) passages: Arc<PassageIndexes>,
     pub(super) files: Arc<MemoryFileState>,
     messages: watch::Sender<()>,
@@ -53,7 +54,7 @@ impl MemoryService {
             settings: Arc::new(settings),
             secrets: Arc::default(),
             embedder: None,
-            queries: Arc::default(),
+            indexed: Arc::default(),
             passages: Arc::default(),
             files: Arc::default(),
             messages: watch::Sender::default(),
@@ -97,10 +98,11 @@ impl MemoryService {
         let Some(text) = without_fillers(&query.text) else { return Ok(Vec::new()) };
         let written = std::mem::replace(&mut query.text, text);
         self.make_passages_ready(&query.owners).await?;
+        if self.passages.are_empty(&query.owners) {
+            return Ok(Vec::new());
+        }
         let mut found = Vec::new();
-        if !self.passages.are_empty(&query.owners)
-            && let Some(vector) = self.vector_of(&written).await
-        {
+        if let Some(vector) = self.vector_of(&written).await {
             let of_reader = query.clone();
             found = self
                 .store
@@ -148,7 +150,7 @@ impl MemoryService {
     /// Returns the embedding of a query, of length 1. `None` if there is no model, the stored embeddings are not ready, or
     /// the model does not answer within `memory.embeddings.timeout`: then the query is searched by its words alone.
     pub async fn vector_of(&self, text: &str) -> Option<Arc<[f32]>> {
-        self.queries.embed(self.embedder.as_ref()?, text, self.settings.config.embeddings.timeout.0).await
+        self.embedder.as_ref()?.embed_query(text, self.settings.config.embeddings.timeout.0).await
     }
 
     /// Removes the secrets of the configuration from a new entry.

@@ -20,13 +20,23 @@ const MAX_MESSAGES: usize = 200_000;
 /// A conversation read from a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SessionFile {
-    /// The key that the file names.
+    pub conversation: ImportedConversation,
+    pub messages: Vec<ImportedMessage>,
+}
+
+/// What a file says of its conversation.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct ImportedConversation {
+    #[serde(rename = "session")]
     pub key: Option<String>,
-    /// The owner that the file names.
     pub owner: Option<String>,
     /// Several people have written in the conversation.
+    #[serde(rename = "shared")]
     pub is_shared: bool,
-    pub messages: Vec<ImportedMessage>,
+    /// The conversation may hold foreign content: it has results of tools, or its export says so.
+    #[serde(rename = "tainted")]
+    pub is_tainted: bool,
 }
 
 /// A line of `sessions export`.
@@ -37,16 +47,7 @@ struct ExportedLine {
     message: ChatMessage,
     /// The conversation of the message, the same on each line; missing in exports of earlier versions.
     #[serde(flatten)]
-    of: Conversation,
-}
-
-/// The conversation of a line.
-#[derive(Clone, Default, PartialEq, Deserialize)]
-#[serde(default)]
-struct Conversation {
-    session: Option<String>,
-    owner: Option<String>,
-    shared: bool,
+    conversation: ImportedConversation,
 }
 
 /// The beginning of the HTML comment that holds the lines of an export in a readable text. Each line is in base64, so that
@@ -118,32 +119,36 @@ pub fn read(text: &str, zone: &TimeZone, now: Timestamp) -> Result<SessionFile, 
 }
 
 fn read_lines(text: &str) -> Result<SessionFile, Vec<String>> {
-    let (mut messages, mut faults, mut of) = (Vec::new(), Vec::new(), None);
+    let (mut messages, mut faults, mut known) = (Vec::new(), Vec::new(), None);
     for (number, line) in (1..).zip(text.lines()).filter(|(_, line)| !line.trim().is_empty()) {
         match read_line(line) {
-            Ok((_, other)) if of.as_ref().is_some_and(|of| *of != other) => {
+            Ok((_, other)) if known.as_ref().is_some_and(|known| *known != other) => {
                 let wrong = "it is of another conversation than the lines before it; import each by itself";
                 faults.push(format!("line {number}: {wrong}"));
             }
             Ok((message, conversation)) => {
                 messages.push(message);
-                of = Some(conversation);
+                known = Some(conversation);
             }
             Err(wrong) => faults.push(format!("line {number}: {wrong}")),
         }
     }
-    let Conversation { session, owner, shared } = of.unwrap_or_default();
-    if faults.is_empty() { Ok(SessionFile { key: session, owner, is_shared: shared, messages }) } else { Err(faults) }
+    if !faults.is_empty() {
+        return Err(faults);
+    }
+    let mut conversation: ImportedConversation = known.unwrap_or_default();
+    conversation.is_tainted |= messages.iter().any(|message: &ImportedMessage| message.role == "tool");
+    Ok(SessionFile { conversation, messages })
 }
 
-fn read_line(line: &str) -> Result<(ImportedMessage, Conversation), String> {
-    let ExportedLine { at, turn, message, of } = daoyou_channels::json::from_str(line).map_err(|error| {
+fn read_line(line: &str) -> Result<(ImportedMessage, ImportedConversation), String> {
+    let ExportedLine { at, turn, message, conversation } = daoyou_channels::json::from_str(line).map_err(|error| {
         let fault = daoyou_channels::json::fault_of_line(&error);
         format!(
             "this is no line of `daoyou sessions export`, {{\"at\", \"turn\", \"message\": {{\"role\", …}}}}: {fault}"
         )
     })?;
-    Ok((imported_message(&message, turn, at)?, of))
+    Ok((imported_message(&message, turn, at)?, conversation))
 }
 
 fn read_whole(value: Value, zone: &TimeZone, now: Timestamp) -> Result<SessionFile, Vec<String>> {
@@ -170,7 +175,10 @@ fn read_whole(value: Value, zone: &TimeZone, now: Timestamp) -> Result<SessionFi
     if !faults.is_empty() {
         return Err(faults);
     }
-    Ok(SessionFile { key: file.key, owner: None, is_shared: false, messages })
+    Ok(SessionFile {
+        conversation: ImportedConversation { key: file.key, ..ImportedConversation::default() },
+        messages,
+    })
 }
 
 fn read_message(message: &Value, zone: &TimeZone, before: Timestamp) -> Result<(ChatMessage, Timestamp), String> {
@@ -246,7 +254,7 @@ mod tests {
               "lastConsolidated": 2, "createdAt": "2026-01-01T10:00:00", "updatedAt": "2026-01-01T10:01:00"}"#,
         )
         .unwrap();
-        assert_eq!(file.key.as_deref(), Some("telegram:42"));
+        assert_eq!(file.conversation.key.as_deref(), Some("telegram:42"));
         let at: Vec<_> =
             file.messages.iter().map(|message| Timestamp::from_millisecond(message.at).unwrap().to_string()).collect();
         assert_eq!(
@@ -267,7 +275,8 @@ mod tests {
             format!(r#"{{"at":"2026-01-01T10:00:00Z","message":{message},"role":"x","seq":7,"turn":"{turn}"}}"#)
         };
         let file = read(&[line(call), String::new(), line(result)].join("\n")).unwrap();
-        assert_eq!((file.key, file.messages.len()), (None, 2));
+        assert_eq!((file.conversation.key, file.messages.len()), (None, 2));
+        assert!(file.conversation.is_tainted, "it has the result of a tool");
         assert_eq!(file.messages[0].body, call);
         assert_eq!((file.messages[1].role, file.messages[1].turn.as_str()), ("tool", turn));
     }
@@ -285,13 +294,19 @@ mod tests {
         let same = [line("cli:direct", "ann"), line("cli:direct", "ann")];
         let file = read(&text(&same)).unwrap();
         assert_eq!(
-            (file.key.as_deref(), file.owner.as_deref(), file.is_shared),
+            (file.conversation.key.as_deref(), file.conversation.owner.as_deref(), file.conversation.is_shared),
             (Some("cli:direct"), Some("ann"), false)
         );
         let body = serde_json::json!({ "role": "user", "content": tricky });
         let read_back: Vec<Value> =
             file.messages.iter().map(|message| serde_json::from_str(&message.body).unwrap()).collect();
         assert_eq!(read_back, [body.clone(), body]);
+        assert!(!file.conversation.is_tainted);
+        let marked = |mut line: Value| {
+            line["tainted"] = Value::Bool(true);
+            line
+        };
+        assert!(read(&text(&same.clone().map(marked))).unwrap().conversation.is_tainted);
         let with_crlf = format!("\u{feff}{}", text(&same).replace('\n', "\r\n"));
         assert_eq!(read(&with_crlf).unwrap(), file);
         let faults = read(&text(&[line("cli:direct", "ann"), line("cli:other", "ann")])).unwrap_err();

@@ -9,8 +9,9 @@ use crate::text::{one_line, truncate};
 
 /// The most entries of one kind that are considered, the newest.
 const MAX_ENTRIES: u32 = 1_000;
-/// The most tasks of a snapshot.
-const MAX_TASKS: u32 = 5;
+/// The most tasks of a snapshot, and the number of the newest tasks that they are chosen from.
+const MAX_TASKS: usize = 5;
+const MAX_TASKS_READ: u32 = 100;
 /// The most characters of an entry.
 const MAX_ENTRY_CHARS: usize = 500;
 
@@ -32,17 +33,31 @@ pub fn prompt_snapshot(
     let mut lines = Vec::new();
     for (place, owner) in [Some(&everyone), owner].into_iter().enumerate() {
         let Some(owner) = owner else { continue };
-        for (section, kind, limit) in [
-            (0, MemoryKind::Fact, MAX_ENTRIES),
-            (1, MemoryKind::Preference, MAX_ENTRIES),
-            (2, MemoryKind::Task, MAX_TASKS),
+        for (section, entries) in [
+            (0, list(connection, owner, MemoryKind::Fact, MAX_ENTRIES)?),
+            (1, list(connection, owner, MemoryKind::Preference, MAX_ENTRIES)?),
+            (2, recent_tasks(connection, owner)?),
         ] {
-            let entries = list(connection, owner, kind, limit)?;
             lines.extend(entries.iter().map(|entry| SnapshotLine::new(place * 3 + section, entry, zone, now)));
         }
     }
     select_within(&mut lines, tokens, count);
     Ok(render(&mut lines))
+}
+
+/// Returns the newest tasks of an owner, the newest first. Every prompt may contain them, so a task of a conversation that has read
+/// foreign content is left out: its words may be those of a page.
+///
+/// # Errors
+/// The store cannot be read.
+pub fn recent_tasks(connection: &Connection, owner: &Owner) -> Result<Vec<MemoryEntry>, StoreError> {
+    let mut tasks = Vec::new();
+    for task in list(connection, owner, MemoryKind::Task, MAX_TASKS_READ)? {
+        if tasks.len() < MAX_TASKS && task.taint(connection)?.is_empty() {
+            tasks.push(task);
+        }
+    }
+    Ok(tasks)
 }
 
 const HEADINGS: [&str; 6] = [
@@ -126,6 +141,7 @@ mod tests {
     use crate::memory::testing::row;
     use crate::store::Durability;
     use crate::store::Store;
+    use crate::store::approvals;
     use crate::store::memories::{self, NewMemory};
 
     async fn snapshot(entries: &'static [(&str, &str, &str, &str, f64)], owner: Option<&str>, tokens: usize) -> String {
@@ -165,5 +181,25 @@ mod tests {
             assert_eq!(snapshot(ENTRIES, owner, tokens).await, expected, "{owner:?} {tokens}");
         }
         assert_eq!(snapshot(&[], Some("owner"), 1_000).await, "");
+    }
+
+    #[tokio::test]
+    async fn tasks_of_tainted_conversations_are_left_out() {
+        let (_folder, store) = Store::temporary();
+        let take = |connection: &Connection| {
+            for number in 0..14 {
+                let (text, session) = (format!("task {number}"), if number % 2 == 0 { "own" } else { "read" });
+                let detail = r#"{"result":"sent","success":true}"#;
+                let new = NewMemory { detail, session: Some(session), ..row("owner", "task", "", &text) };
+                memories::insert(connection, &new)?;
+            }
+            approvals::add_taint(connection, "read", 0, &["web:https://a.example/".to_owned()].into())?;
+            let tasks =
+                recent_tasks(connection, &Owner::gateway())?.into_iter().map(|task| task.text).collect::<Vec<_>>();
+            Ok((tasks, prompt_snapshot(connection, Some(&Owner::gateway()), 1_000, &TimeZone::UTC, str::len)?))
+        };
+        let (tasks, text) = store.write(Durability::Logged, take).await.unwrap();
+        assert_eq!(tasks, ["task 12", "task 10", "task 8", "task 6", "task 4"]);
+        assert!(text.contains("task 12") && !text.contains("task 13"), "{text}");
     }
 }

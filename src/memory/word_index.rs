@@ -44,8 +44,7 @@ pub fn remove(connection: &Connection, id: i64) -> Result<(), StoreError> {
 /// The store cannot be written.
 pub fn remove_turn(connection: &Connection, session: &str, turn: &str) -> Result<(), StoreError> {
     search_index::remove_turn(connection, session, turn)?;
-    meta::set(connection, meta::INDEX_PURGE, "yes")?;
-    sweep(connection, usize::from(u16::MAX)).map(drop)
+    remove_terms(connection)
 }
 
 /// Removes these messages of a session from the index, as [`remove_turn`] does.
@@ -57,6 +56,11 @@ pub fn remove_messages(connection: &Connection, session: &str, seqs: &[i64]) -> 
         return Ok(());
     }
     seqs.iter().try_for_each(|seq| search_index::remove_message(connection, session, *seq))?;
+    remove_terms(connection)
+}
+
+/// Removes the terms of messages that were just removed.
+fn remove_terms(connection: &Connection) -> Result<(), StoreError> {
     meta::set(connection, meta::INDEX_PURGE, "yes")?;
     sweep(connection, usize::from(u16::MAX)).map(drop)
 }

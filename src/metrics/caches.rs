@@ -29,12 +29,10 @@ impl CacheMetrics {
         page.counter("daoyou_cache_lookups_total", "Cache lookups by outcome.");
         for (cache, counts) in self.all() {
             for (outcome, count) in [("hit", &counts.hits), ("miss", &counts.misses)] {
-                page.sample(&[("cache", cache), ("outcome", outcome)], count.get());
+                page.sample(&[("cache", cache), ("outcome", outcome)], count);
             }
         }
         page.gauge("daoyou_cache_entries", "Entries in caches.");
-        for (cache, counts) in self.all() {
-            page.sample(&[("cache", cache)], counts.entries.get());
-        }
+        page.samples("cache", self.all().map(|(cache, counts)| (cache, counts.entries.get())));
     }
 }

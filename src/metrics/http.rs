@@ -57,21 +57,17 @@ impl HttpMetrics {
         page.counter("daoyou_http_requests_total", "Answered requests by route and status.");
         for (route, requests) in &routes {
             for (status, count) in requests.by_status.all() {
-                page.sample(&[("route", route), ("status", &status)], count.get());
+                page.sample(&[("route", route), ("status", &status)], &*count);
             }
         }
         page.histogram(
             "daoyou_http_request_duration_seconds",
             "Time from a request's head to its answer's head; requests with ?wait stay open for the reply.",
         );
-        for (route, requests) in &routes {
-            page.buckets(&[("route", route)], &requests.duration);
-        }
+        page.samples("route", routes.iter().map(|(route, requests)| (route, &requests.duration)));
         page.gauge("daoyou_http_connections", "Open connections.");
         page.sample(&[], self.connections.get());
         page.counter("daoyou_http_connections_rejected_total", "Connections that the server closed, by reason.");
-        for (reason, count) in self.rejected.all() {
-            page.sample(&[("reason", &reason)], count.get());
-        }
+        page.samples("reason", self.rejected.all().iter().map(|(reason, count)| (reason, &**count)));
     }
 }

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use strum::VariantArray;
+
 use super::{Counter, MetricFamily, MetricsPage};
 
 /// A limit above the number of configured channels.
@@ -10,7 +12,8 @@ const CHANNELS: usize = 200;
 const REASONS: usize = 32;
 
 /// The outcome of one attempt to deliver a message.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::VariantArray, strum::IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 pub enum DeliveryOutcome {
     Sent,
     /// Another attempt follows.
@@ -34,22 +37,14 @@ pub struct ChannelMetrics {
     pub duplicates: Counter,
     /// Refused messages, by the code of the reason.
     pub refused: MetricFamily<Counter, REASONS>,
-    sent: Counter,
-    retries: Counter,
-    unknown: Counter,
-    dead: Counter,
+    /// By [`DeliveryOutcome`].
+    delivered: [Counter; DeliveryOutcome::VARIANTS.len()],
 }
 
 impl ChannelMetrics {
     /// Records the outcome of an attempt to deliver `messages`.
     pub fn delivered(&self, outcome: DeliveryOutcome, messages: usize) {
-        let counter = match outcome {
-            DeliveryOutcome::Sent => &self.sent,
-            DeliveryOutcome::Retry => &self.retries,
-            DeliveryOutcome::Unknown => &self.unknown,
-            DeliveryOutcome::Dead => &self.dead,
-        };
-        counter.add(u64::try_from(messages).unwrap_or(u64::MAX));
+        self.delivered[outcome as usize].add(u64::try_from(messages).unwrap_or(u64::MAX));
     }
 }
 
@@ -61,26 +56,20 @@ impl MessageMetrics {
 
     pub(super) fn write(&self, page: &mut MetricsPage) {
         let channels = self.channels.all();
-        let mut each = |name, help, value: fn(&ChannelMetrics) -> &Counter| {
-            page.counter(name, help);
-            for (channel, counts) in &channels {
-                page.sample(&[("channel", channel)], value(counts).get());
-            }
-        };
-        each("daoyou_messages_accepted_total", "Accepted messages, which are on disk and will be answered.", |of| {
-            &of.accepted
-        });
-        each("daoyou_messages_duplicate_total", "Messages that were accepted before under the same id.", |of| {
-            &of.duplicates
-        });
-        each("daoyou_delivery_retries_total", "Failed delivery attempts that will be retried.", |of| &of.retries);
+        page.counter("daoyou_messages_accepted_total", "Accepted messages, which are on disk and will be answered.");
+        page.samples("channel", channels.iter().map(|(channel, counts)| (channel, &counts.accepted)));
+        page.counter("daoyou_messages_duplicate_total", "Messages that were accepted before under the same id.");
+        page.samples("channel", channels.iter().map(|(channel, counts)| (channel, &counts.duplicates)));
+        page.counter("daoyou_delivery_retries_total", "Failed delivery attempts that will be retried.");
+        let retries = |counts: &ChannelMetrics| counts.delivered[DeliveryOutcome::Retry as usize].get();
+        page.samples("channel", channels.iter().map(|(channel, counts)| (channel, retries(counts))));
         page.counter(
             "daoyou_messages_refused_total",
             "Refused messages; nothing is stored and the sender gets an error.",
         );
         for (channel, counts) in &channels {
             for (reason, count) in counts.refused.all() {
-                page.sample(&[("channel", channel), ("reason", &reason)], count.get());
+                page.sample(&[("channel", channel), ("reason", &reason)], &*count);
             }
         }
         page.counter(
@@ -88,8 +77,9 @@ impl MessageMetrics {
             "Messages that left the outbox: sent, unknown (may have arrived) or dead (given up).",
         );
         for (channel, counts) in &channels {
-            for (outcome, count) in [("sent", &counts.sent), ("unknown", &counts.unknown), ("dead", &counts.dead)] {
-                page.sample(&[("channel", channel), ("outcome", outcome)], count.get());
+            for outcome in [DeliveryOutcome::Sent, DeliveryOutcome::Unknown, DeliveryOutcome::Dead] {
+                let labels = [("channel", &**channel), ("outcome", outcome.into())];
+                page.sample(&labels, &counts.delivered[outcome as usize]);
             }
         }
     }

@@ -15,7 +15,6 @@ mod messages;
 mod page;
 mod registry;
 mod scraped;
-mod store;
 mod turns;
 mod value;
 
@@ -24,9 +23,8 @@ pub use family::MetricFamily;
 pub use http::HttpMetrics;
 pub use messages::{ChannelMetrics, DeliveryOutcome, MessageMetrics};
 pub use page::{CONTENT_TYPE, MetricKind, MetricSample, MetricSamples, MetricsPage, SampleValue};
-pub use registry::Metrics;
+pub use registry::{Metrics, StoreMetrics};
 pub use scraped::{CircuitSample, QueueDepth, ScrapedState};
-pub use store::StoreMetrics;
 pub use turns::{
     CronMetrics, ModelCallTimer, ModelUsage, ProviderMetrics, ToolMetrics, TurnMeter, TurnMetrics, TurnOutcome,
     TurnPhase,

@@ -1,13 +1,14 @@
 //! The samples of all metrics, and the page in Prometheus' text format, version 0.0.4.
 //! <https://prometheus.io/docs/instrumenting/exposition_formats/#text-based-format>
 
-use super::Histogram;
+use super::{Counter, Histogram};
 
 /// The content type of the page.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// The type of a family.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::Display)]
+#[strum(serialize_all = "lowercase")]
 pub enum MetricKind {
     Counter,
     Gauge,
@@ -58,6 +59,18 @@ impl From<f64> for SampleValue {
     }
 }
 
+impl From<&Counter> for SampleValue {
+    fn from(counter: &Counter) -> Self {
+        counter.get().into()
+    }
+}
+
+impl From<&Histogram> for SampleValue {
+    fn from(histogram: &Histogram) -> Self {
+        Self::Histogram { buckets: histogram.buckets().collect(), sum: histogram.sum() }
+    }
+}
+
 /// A metrics page under construction.
 #[derive(Debug, Default)]
 pub struct MetricsPage {
@@ -84,7 +97,7 @@ impl MetricsPage {
         self.families.push(MetricSamples { name, kind, help, samples: Vec::new() });
     }
 
-    /// Adds the sample of a counter or gauge.
+    /// Adds a sample.
     pub fn sample(&mut self, labels: &[(&'static str, &str)], value: impl Into<SampleValue>) {
         let labels = labels.iter().map(|(name, value)| (*name, (*value).to_owned())).collect();
         if let Some(family) = self.families.last_mut() {
@@ -92,10 +105,15 @@ impl MetricsPage {
         }
     }
 
-    /// Adds the sample of a histogram.
-    pub fn buckets(&mut self, labels: &[(&'static str, &str)], histogram: &Histogram) {
-        let value = SampleValue::Histogram { buckets: histogram.buckets().collect(), sum: histogram.sum() };
-        self.sample(labels, value);
+    /// Adds a sample for each value of the only label.
+    pub fn samples<Name: AsRef<str>, Value: Into<SampleValue>>(
+        &mut self,
+        label: &'static str,
+        values: impl IntoIterator<Item = (Name, Value)>,
+    ) {
+        for (name, value) in values {
+            self.sample(&[(label, name.as_ref())], value);
+        }
     }
 
     /// Returns the samples by family.
@@ -115,12 +133,7 @@ impl MetricsPage {
 
 impl MetricSamples {
     fn write(&self, text: &mut String) {
-        let Self { name, help, .. } = self;
-        let kind = match self.kind {
-            MetricKind::Counter => "counter",
-            MetricKind::Gauge => "gauge",
-            MetricKind::Histogram => "histogram",
-        };
+        let Self { name, kind, help, .. } = self;
         let help = help.replace('\\', "\\\\").replace('\n', "\\n");
         text.push_str(&format!("# HELP {name} {help}\n# TYPE {name} {kind}\n"));
         let mut line = |suffix: &str, sample: &MetricSample, bound: Option<&str>, value: String| {
@@ -163,7 +176,7 @@ mod tests {
         page.histogram("b_seconds", "Time.");
         let histogram = Histogram::new(&[0.000_05, 2.5]);
         histogram.observe(0.5);
-        page.buckets(&[("z", "1")], &histogram);
+        page.sample(&[("z", "1")], &histogram);
         let expected = "\
 # HELP a_total Of \\\\ and\\nmore.
 # TYPE a_total counter

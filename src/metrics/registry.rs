@@ -1,16 +1,16 @@
-//! All metrics of a gateway.
+//! All metrics of a gateway, with those of the commits of its store and of its process.
 
 use std::fs;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustix::process::{Resource, getrlimit};
 
 use super::{
-    CacheMetrics, CronMetrics, HttpMetrics, MessageMetrics, MetricsPage, ScrapedState, StoreMetrics, TurnMetrics,
+    CacheMetrics, Counter, CronMetrics, Histogram, HttpMetrics, MessageMetrics, MetricsPage, ScrapedState, TurnMetrics,
 };
 
 /// The metrics of a gateway, shared by all its parts.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Metrics {
     pub messages: MessageMetrics,
     pub turns: TurnMetrics,
@@ -18,20 +18,16 @@ pub struct Metrics {
     pub http: HttpMetrics,
     pub caches: CacheMetrics,
     pub cron: CronMetrics,
-    started: SystemTime,
+    started: StartTime,
 }
 
-impl Default for Metrics {
+/// The time at which the metrics were created, which is that of the start.
+#[derive(Debug)]
+struct StartTime(SystemTime);
+
+impl Default for StartTime {
     fn default() -> Self {
-        Self {
-            messages: MessageMetrics::default(),
-            turns: TurnMetrics::default(),
-            store: StoreMetrics::default(),
-            http: HttpMetrics::default(),
-            caches: CacheMetrics::default(),
-            cron: CronMetrics::default(),
-            started: SystemTime::now(),
-        }
+        Self(SystemTime::now())
     }
 }
 
@@ -49,8 +45,61 @@ impl Metrics {
         scraped.write(&mut page);
         self.store.write(&mut page);
         self.http.write(&mut page);
-        write_process(&mut page, self.started);
+        write_process(&mut page, self.started.0);
         page
+    }
+}
+
+/// The bucket bounds in seconds: from a commit in memory to a disk that hangs.
+const COMMIT_SECONDS: &[f64] =
+    &[0.000_1, 0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0];
+/// The bucket bounds for the number of writes that share one commit.
+const COMMIT_WRITES: &[f64] = &[1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0];
+
+/// Metrics of commits. Synced commits wait for the disk.
+#[derive(Debug, Default)]
+pub struct StoreMetrics {
+    synced: CommitMetrics,
+    logged: CommitMetrics,
+    failures: Counter,
+}
+
+#[derive(Debug)]
+struct CommitMetrics {
+    duration: Histogram,
+    writes: Histogram,
+}
+
+impl Default for CommitMetrics {
+    fn default() -> Self {
+        Self { duration: Histogram::new(COMMIT_SECONDS), writes: Histogram::new(COMMIT_WRITES) }
+    }
+}
+
+impl StoreMetrics {
+    /// Records a commit of a group of `writes`.
+    pub fn committed(&self, is_synced: bool, writes: usize, took: Duration) {
+        let commits = if is_synced { &self.synced } else { &self.logged };
+        commits.duration.observe_duration(took);
+        commits.writes.observe(writes as f64);
+    }
+
+    /// Records a group of writes that could not be committed.
+    pub fn failed(&self) {
+        self.failures.increment();
+    }
+
+    fn write(&self, page: &mut MetricsPage) {
+        let kinds = [("synced", &self.synced), ("logged", &self.logged)];
+        page.histogram(
+            "daoyou_store_commit_duration_seconds",
+            "Duration of commits: synced ones wait for the disk, logged ones reach it with the next synced one.",
+        );
+        page.samples("commit", kinds.map(|(kind, commits)| (kind, &commits.duration)));
+        page.histogram("daoyou_store_commit_writes", "Writes that shared one commit.");
+        page.samples("commit", kinds.map(|(kind, commits)| (kind, &commits.writes)));
+        page.counter("daoyou_store_commit_failures_total", "Groups of writes that were not committed.");
+        page.sample(&[], &self.failures);
     }
 }
 

@@ -58,9 +58,7 @@ impl ScrapedState {
         page.gauge("daoyou_accepting", "1 while messages are accepted, 0 while all are refused.");
         page.sample(&[], u8::from(self.takes_messages));
         page.gauge("daoyou_channel_up", "1 while the channel receives, 0 while it starts, fails or stops.");
-        for (channel, is_up) in &self.channels {
-            page.sample(&[("channel", channel)], u8::from(*is_up));
-        }
+        page.samples("channel", self.channels.iter().map(|(channel, is_up)| (channel, u8::from(*is_up))));
         self.write_queue(
             page,
             &QueueFamilies {
@@ -83,30 +81,21 @@ impl ScrapedState {
         );
         page.gauge("daoyou_provider_circuit_closed", "1 while the circuit breaker of the model service is closed, 0 while it is open or half open after repeated failures.",
         );
-        for circuit in &self.circuits {
-            page.sample(&[("provider", &circuit.provider)], u8::from(circuit.is_closed));
-        }
+        let circuits = || self.circuits.iter();
+        page.samples("provider", circuits().map(|circuit| (&circuit.provider, u8::from(circuit.is_closed))));
         page.counter(
             "daoyou_provider_circuit_opened_total",
             "How often the circuit breaker of the model service opened.",
         );
-        for circuit in &self.circuits {
-            page.sample(&[("provider", &circuit.provider)], circuit.opened);
-        }
+        page.samples("provider", circuits().map(|circuit| (&circuit.provider, circuit.opened)));
         page.gauge("daoyou_approvals", "Stored requests for the owner's approval, by state.");
-        for (state, count) in &self.approvals {
-            page.sample(&[("state", state)], *count);
-        }
+        page.samples("state", self.approvals.iter().map(|(state, count)| (state, *count)));
         page.gauge("daoyou_memories", "Entries of the memory.");
         page.sample(&[], self.memories);
         page.gauge("daoyou_mcp_server_up", "1 while the MCP server runs; a server starts with its first call.");
-        for (server, is_up) in &self.mcp_servers {
-            page.sample(&[("server", server)], u8::from(*is_up));
-        }
+        page.samples("server", self.mcp_servers.iter().map(|(server, is_up)| (server, u8::from(*is_up))));
         page.gauge("daoyou_store_bytes", "Size of the database and of its write-ahead log.");
-        for (file, bytes) in &self.database_bytes {
-            page.sample(&[("file", file)], *bytes);
-        }
+        page.samples("file", self.database_bytes.iter().copied());
     }
 
     fn write_queue(&self, page: &mut MetricsPage, queue: &QueueFamilies<'_>) {

@@ -5,6 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use strum::VariantArray;
+
 use super::{Counter, Gauge, GaugeGuard, Histogram, MetricFamily, MetricsPage};
 
 /// The limits exceed the usual numbers. They prevent a chat that names ever new models from creating ever new series.
@@ -42,7 +44,8 @@ impl TurnOutcome {
 }
 
 /// A part of a turn's time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::VariantArray, strum::IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 pub enum TurnPhase {
     /// The time from the acceptance of the message to the start of its turn.
     Waiting,
@@ -111,10 +114,8 @@ pub struct TurnMetrics {
     dead: Counter,
     codes: MetricFamily<Counter, CODES>,
     running: Gauge,
-    waiting: TurnSeconds,
-    model: TurnSeconds,
-    tools: TurnSeconds,
-    end: TurnSeconds,
+    /// By [`TurnPhase`].
+    phases: [TurnSeconds; TurnPhase::VARIANTS.len()],
     whole: TurnSeconds,
     models: MetricFamily<MetricFamily<ModelUsage, MODELS>, PROVIDERS>,
     by_provider: MetricFamily<ProviderMetrics, PROVIDERS>,
@@ -143,13 +144,7 @@ impl TurnMetrics {
 
     /// Records the duration of one phase of a turn.
     pub fn phase(&self, phase: TurnPhase, took: Duration) {
-        let histogram = match phase {
-            TurnPhase::Waiting => &self.waiting,
-            TurnPhase::Model => &self.model,
-            TurnPhase::Tools => &self.tools,
-            TurnPhase::End => &self.end,
-        };
-        histogram.observe_duration(took);
+        self.phases[phase as usize].observe_duration(took);
     }
 
     /// Records tokens that a model read outside of any turn.
@@ -163,28 +158,21 @@ impl TurnMetrics {
 
     pub(super) fn write(&self, page: &mut MetricsPage) {
         page.counter("daoyou_turns_total", "Ended turns by outcome.");
-        for (outcome, count) in
-            [("done", &self.done), ("failed", &self.failed), ("cancelled", &self.cancelled), ("dead", &self.dead)]
-        {
-            page.sample(&[("outcome", outcome)], count.get());
-        }
+        page.samples(
+            "outcome",
+            [("done", &self.done), ("failed", &self.failed), ("cancelled", &self.cancelled), ("dead", &self.dead)],
+        );
         page.counter("daoyou_turn_failures_total", "Failed turns by error code.");
-        for (code, count) in self.codes.all() {
-            page.sample(&[("code", &code)], count.get());
-        }
+        page.samples("code", self.codes.all().iter().map(|(code, count)| (code, &**count)));
         page.gauge("daoyou_turns_running", "Running turns.");
         page.sample(&[], self.running.get());
         page.histogram(
             "daoyou_turn_phase_duration_seconds",
             "Time of a turn by phase: waiting in its lane, all model calls, all tools, the commit of its end.",
         );
-        for (phase, histogram) in
-            [("waiting", &self.waiting), ("model", &self.model), ("tools", &self.tools), ("end", &self.end)]
-        {
-            page.buckets(&[("phase", phase)], histogram);
-        }
+        page.samples("phase", TurnPhase::VARIANTS.iter().map(<&str>::from).zip(self.phases.iter().map(Deref::deref)));
         page.histogram("daoyou_turn_duration_seconds", "Time from the acceptance of a message to the end of its turn.");
-        page.buckets(&[], &self.whole);
+        page.sample(&[], &*self.whole);
         self.write_model_calls(page);
         self.write_tokens(page);
         self.write_costs(page);
@@ -199,13 +187,11 @@ impl TurnMetrics {
         );
         for (provider, calls) in &providers {
             for (outcome, count) in [("ok", &calls.ok), ("failed", &calls.failed), ("cut_off", &calls.cut_off)] {
-                page.sample(&[("provider", provider), ("outcome", outcome)], count.get());
+                page.sample(&[("provider", provider), ("outcome", outcome)], count);
             }
         }
         page.histogram("daoyou_model_call_duration_seconds", "Duration of model calls.");
-        for (provider, calls) in &providers {
-            page.buckets(&[("provider", provider)], &calls.duration);
-        }
+        page.samples("provider", providers.iter().map(|(provider, calls)| (provider, &*calls.duration)));
     }
 
     fn write_tokens(&self, page: &mut MetricsPage) {
@@ -216,7 +202,7 @@ impl TurnMetrics {
         for (provider, models) in self.models.all() {
             for (model, used) in models.all() {
                 for (kind, count) in [("input", &used.input), ("output", &used.output), ("cached", &used.cached)] {
-                    page.sample(&[("provider", &provider), ("model", &model), ("kind", kind)], count.get());
+                    page.sample(&[("provider", &provider), ("model", &model), ("kind", kind)], count);
                 }
             }
         }
@@ -239,20 +225,18 @@ impl TurnMetrics {
         page.counter("daoyou_tool_calls_total", "Tool calls by outcome.");
         for (tool, calls) in &tools {
             for (outcome, count) in [("ok", &calls.ok), ("failed", &calls.failed)] {
-                page.sample(&[("tool", tool), ("outcome", outcome)], count.get());
+                page.sample(&[("tool", tool), ("outcome", outcome)], count);
             }
         }
         page.histogram("daoyou_tool_call_duration_seconds", "Duration of tool calls.");
-        for (tool, calls) in &tools {
-            page.buckets(&[("tool", tool)], &calls.duration);
-        }
+        page.samples("tool", tools.iter().map(|(tool, calls)| (tool, &*calls.duration)));
         page.counter(
             "daoyou_tool_result_bytes_total",
             "Bytes of results: kept ones, which models read, and those that post-processing and limits left out.",
         );
         for (tool, calls) in &tools {
             for (part, count) in [("kept", &calls.kept_bytes), ("left_out", &calls.left_out_bytes)] {
-                page.sample(&[("tool", tool), ("part", part)], count.get());
+                page.sample(&[("tool", tool), ("part", part)], count);
             }
         }
     }
@@ -314,13 +298,6 @@ impl TimeSum {
         let nanos = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX).max(1);
         self.0.fetch_add(nanos, Ordering::Relaxed);
     }
-
-    fn observe(&self, histogram: &Histogram) {
-        match self.0.load(Ordering::Relaxed) {
-            0 => {}
-            nanos => histogram.observe_duration(Duration::from_nanos(nanos)),
-        }
-    }
 }
 
 impl TurnMeter<'_> {
@@ -366,8 +343,12 @@ impl TurnMeter<'_> {
 
     /// Records the sums once the turn has its answer.
     pub fn end(&self) {
-        self.model.observe(&self.turns.model);
-        self.tools.observe(&self.turns.tools);
+        for (phase, TimeSum(nanos)) in [(TurnPhase::Model, &self.model), (TurnPhase::Tools, &self.tools)] {
+            let nanos = nanos.load(Ordering::Relaxed);
+            if nanos > 0 {
+                self.turns.phase(phase, Duration::from_nanos(nanos));
+            }
+        }
     }
 }
 
@@ -413,12 +394,10 @@ impl CronMetrics {
             "daoyou_cron_slots_total",
             "Due times of jobs: run, skipped (the previous run was not done) or missed (the gateway did not run).",
         );
-        for (outcome, count) in [("run", &self.fired), ("skipped", &self.skipped), ("missed", &self.missed)] {
-            page.sample(&[("outcome", outcome)], count.get());
-        }
+        page.samples("outcome", [("run", &self.fired), ("skipped", &self.skipped), ("missed", &self.missed)]);
         page.counter("daoyou_cron_failures_total", "Failed runs of jobs.");
-        page.sample(&[], self.failed.get());
+        page.sample(&[], &self.failed);
         page.histogram("daoyou_cron_lateness_seconds", "Delay between a run's due time and its start.");
-        page.buckets(&[], &self.lateness);
+        page.sample(&[], &self.lateness);
     }
 }

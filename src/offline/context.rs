@@ -1,6 +1,7 @@
 //! Splits a user's message into its text and its runtime context, and reads the time from the context.
 
 use jiff::civil::DateTime;
+use jiff::fmt::temporal::DateTimeParser;
 use jiff::tz::TimeZone;
 
 use crate::text::time_expression::instant_at;
@@ -35,16 +36,10 @@ fn read_time(line: &str) -> Option<MessageTime> {
 impl MessageTime {
     /// Returns the zone; `None` for a name that is not in the tz database, such as `CST`.
     fn time_zone(&self) -> Option<TimeZone> {
-        if matches!(self.zone.as_str(), "UTC" | "Z" | "GMT") {
-            return Some(TimeZone::UTC);
+        match self.zone.as_str() {
+            "UTC" | "Z" | "GMT" => Some(TimeZone::UTC),
+            zone => DateTimeParser::new().parse_time_zone(zone).ok(),
         }
-        if let Some(east) = self.zone.strip_prefix('+') {
-            return fixed_zone(1, east);
-        }
-        if let Some(west) = self.zone.strip_prefix('-') {
-            return fixed_zone(-1, west);
-        }
-        TimeZone::get(&self.zone).ok()
     }
 
     /// Returns true if a schedule can use the zone.
@@ -61,15 +56,6 @@ impl MessageTime {
             None => at.strftime("%Y-%m-%dT%H:%M:%S").to_string(),
         }
     }
-}
-
-/// Reads `HH:MM` or `HH`, east of Greenwich, or west of it if `sign` is -1.
-fn fixed_zone(sign: i32, offset: &str) -> Option<TimeZone> {
-    let (hours, minutes) = offset.split_once(':').unwrap_or((offset, "0"));
-    let hours: i32 = hours.parse().ok().filter(|hours| (0..24).contains(hours))?;
-    let minutes: i32 = minutes.parse().ok().filter(|minutes| (0..60).contains(minutes))?;
-    let offset = jiff::tz::Offset::from_seconds(sign * (hours * 3_600 + minutes * 60)).ok()?;
-    Some(TimeZone::fixed(offset))
 }
 
 #[cfg(test)]

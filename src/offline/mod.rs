@@ -8,6 +8,8 @@ mod reply;
 mod request;
 
 #[cfg(test)]
+mod sentence_tests;
+#[cfg(test)]
 mod tests;
 
 use serde_json::{Value, json};

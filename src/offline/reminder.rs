@@ -25,16 +25,24 @@ const TIME_LEADS: &[&str] = &[
     "every ",
     "in ",
     "last ",
+    "later",
     "next ",
     "on ",
     "once ",
+    "sometime",
+    "soon",
     "this ",
     "until ",
     "when ",
     "yesterday",
 ];
-/// Words after a time in English that continue it.
-const CONTINUATIONS: &[&str] = &["not", "week"];
+/// Words at the beginning of a Chinese text that name a vague time.
+const VAGUE_TIMES: &[&str] =
+    &["昨天", "稍后", "待会", "一会", "等会", "等下", "晚点", "晚一点", "晚些", "改天", "回头"];
+/// Words after a time in English that continue it, or say that it is no time of a reminder.
+const CONTINUATIONS: &[&str] = &["not", "week", "is", "are", "was", "were"];
+/// The ends of a note before a time that belong to it: "the meeting is at 3pm" is no reminder at 3pm of "the meeting is".
+const COPULAS: &[&str] = &[" is", " are", " was", " were", "是"];
 /// Words after a time in English that name its zone.
 const ZONES: &[&str] = &[
     "aedt", "aest", "akst", "bst", "cdt", "cest", "cet", "cst", "edt", "eest", "eet", "est", "gmt", "hkt", "hst",
@@ -66,7 +74,8 @@ impl Reminder {
         if let Some(found) = time_and_note(text, language) {
             return at(found);
         }
-        let is_time = language == Language::En && prefix(text, TIME_LEADS).is_some();
+        let leads = if language == Language::En { TIME_LEADS } else { VAGUE_TIMES };
+        let is_time = prefix(text, leads).is_some();
         let text = strip_lead(text, language);
         match time::explain_partial_time(text, language) {
             Some(misread) => Self::Unclear(misread),
@@ -80,9 +89,18 @@ impl Reminder {
 
     /// Reads "WHEN, remind me NOTE"; `None` if the words before are no time.
     pub fn read_time_first(when: &str, note: &str, language: Language) -> Option<Self> {
-        match time::parse(when.trim()) {
-            Ok(when) => Some(Self::At { when, note: clean(strip_lead(note.trim(), language)) }),
-            Err(_) => time::explain_partial_time(when.trim(), language).map(Self::Unclear),
+        let (when, note) = (when.trim(), note.trim());
+        // The 时 of 每小时 belongs to the time.
+        let cut = when.strip_suffix("的时候").or(when.strip_suffix('时')).unwrap_or(when);
+        let found = time::parse(when).or_else(|_| time::parse(cut));
+        let is_marked = prefix(note, LEADS).is_some();
+        let has_time = (!is_marked && time::starts_with_time(note, language)) || has_other_time(note, language);
+        match found {
+            _ if has_time && time::starts_with_time(when, language) => {
+                Some(Self::read(&format!("{when} {note}"), language))
+            }
+            Ok(when) => Some(Self::At { when, note: clean(strip_lead(note, language)) }),
+            Err(_) => time::explain_partial_time(when, language).map(Self::Unclear),
         }
     }
 
@@ -140,11 +158,16 @@ pub(super) fn name(note: &str) -> String {
     note.chars().take(MAX_NAME).collect::<String>().trim().to_owned()
 }
 
+/// Returns true if a note names a time of another task or, in Chinese, a second time at its end: 喝水三次.
+fn has_other_time(note: &str, language: Language) -> bool {
+    time::has_second_time(note, language, 0) || (language == Language::Zh && time::ends_with_time(note, language))
+}
+
 /// Splits a text into a time and a note. The time is the longest one at the beginning, or one at the end. A rest that continues
 /// the time, or leads up to it, is no note.
 fn time_and_note(text: &str, language: Language) -> Option<(TimeExpression, &str)> {
     let leading = |note_of: &dyn Fn(&str) -> Option<usize>| {
-        let ends = text.char_indices().map(|(at, _)| at).chain([text.len()]).filter(|at| (1..=MAX_TIME).contains(at));
+        let ends = time::time_ends(text, language).into_iter().filter(|end| *end <= MAX_TIME);
         ends.rev().find_map(|end| {
             let note = &text[end + note_of(&text[end..])?..];
             Some((time::parse(text[..end].trim()).ok()?, note))
@@ -164,18 +187,25 @@ fn time_and_note(text: &str, language: Language) -> Option<(TimeExpression, &str
         let lead = match language {
             Language::En => prefix(rest, &[" to ", ", to "])
                 .or_else(|| prefix(rest, &[","]).filter(|lead| !continues_time(&rest[*lead..])))?,
+            // 明天9点的会议 and 明天是周末 are no time with a note.
+            Language::Zh if rest.starts_with(['的', '是']) => return None,
             Language::Zh => prefix(rest, &["，", ",", "去", "要"]).unwrap_or(0),
         };
-        (!time::starts_with_time(rest[lead..].trim(), language)).then_some(lead)
+        let note = rest[lead..].trim();
+        (!time::starts_with_time(note, language) && !has_other_time(note, language)).then_some(lead)
     };
     let is_unread = |rest: &str| language == Language::En && continues_time(rest);
     let bare = |rest: &str| {
-        let is_note = rest.starts_with(' ') && !is_unread(rest) && !time::starts_with_time(rest.trim(), language);
+        let note = rest.trim();
+        let is_note = rest.starts_with(' ')
+            && !is_unread(rest)
+            && !time::starts_with_time(note, language)
+            && !has_other_time(note, language);
         is_note.then_some(0)
     };
     leading(&marked_note)
         .or_else(|| leading(&joined))
-        .or_else(|| trailing_time(strip_lead(text, language), language))
+        .or_else(|| trailing_time(text, language))
         .or_else(|| leading(&bare))
 }
 
@@ -213,16 +243,25 @@ fn is_place(words: &[&str]) -> bool {
 
 /// Splits a text into a note and the longest time at its end.
 fn trailing_time(text: &str, language: Language) -> Option<(TimeExpression, &str)> {
-    text.char_indices().skip(1).find_map(|(at, c)| {
+    // A note after one of these words may begin with a time.
+    let from = usize::from(language == Language::En && prefix(text, &["that ", "about ", "of "]).is_some());
+    let text = strip_lead(text, language);
+    let (note, when) = text.char_indices().skip(1).find_map(|(at, c)| {
         let (note, when) = text.split_at(at);
         if when.len() > MAX_TIME || (language == Language::En && c != ' ') {
             return None;
         }
-        let when = time::parse(when.trim()).ok()?;
-        let note =
-            if language == Language::Zh { note.trim_end_matches('在').trim_end_matches(['，', ',']) } else { note };
-        (!note.trim().is_empty() && !time::ends_with_time(note.trim(), language)).then_some((when, note))
-    })
+        Some((note, time::parse(when.trim()).ok()?))
+    })?;
+    let note =
+        if language == Language::Zh { note.trim_end_matches('在').trim_end_matches(['，', ',']) } else { note };
+    let plain = note.trim();
+    let is_note = !plain.is_empty()
+        && !COPULAS.iter().any(|copula| plain.ends_with(copula))
+        && !time::ends_with_time(plain, language)
+        && !time::has_second_time(plain, language, from)
+        && !time::has_time_before_joint(plain, language);
+    is_note.then_some((when, note))
 }
 
 /// Returns the length of the first of `words` with which `text` begins.

@@ -171,8 +171,11 @@ pub(super) fn tool_result(language: Language, call: &ToolCall, result: &str, is_
             let shown = shorten(language, &without_line_numbers(result));
             say!(language, "{path}:\n\n{shown}", "{path}：\n\n{shown}")
         }
-        "write_file" => say!(language, "Done: {path} is written. {shown}", "好了，{path} 已写入。{shown}"),
+        "write_file" => say!(language, "Done: {path} is written. {shown}", "好了，{path} 已写入。"),
         "grep" | "glob" | "exec" if is_nothing(result) => say!(language, "Nothing found.", "什么也没找到。"),
+        "grep" if let (Language::Zh, Some((found, _))) = (language, result.rsplit_once("\n[searched ")) => {
+            format!("找到：\n\n{}", shorten(language, found))
+        }
         "grep" | "glob" | "exec" => say!(language, "Found:\n\n{shown}", "找到：\n\n{shown}"),
         "remember" => shorten(language, &remembered(language, result)),
         "recall" => recalled(language, result, is_to_forget),
@@ -295,4 +298,21 @@ fn shorten(language: Language, text: &str) -> String {
     let Some((end, _)) = text.char_indices().nth(MAX_CHARS) else { return text.to_owned() };
     let (head, count) = (&text[..end], text[end..].chars().count());
     say!(language, "{head}\n… ({count} more characters)", "{head}\n……（还有 {count} 个字符）")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_chinese_reply_has_no_english_remark_of_the_tool() {
+        for (name, result, expected) in [
+            ("write_file", "Created a.txt: 1 line, 6 bytes", "好了，a.txt 已写入。"),
+            ("grep", "No match.\n[searched 9 files]", "什么也没找到。"),
+            ("grep", "a.txt:1: milk\n[searched 9 files]", "找到：\n\na.txt:1: milk"),
+        ] {
+            let call = ToolCall { id: "1".into(), name: name.into(), arguments: "{\"path\": \"a.txt\"}".into() };
+            assert_eq!(tool_result(Language::Zh, &call, result, false), expected);
+        }
+    }
 }

@@ -74,9 +74,14 @@ const ENGLISH: &[Rule] = &[
         &["(cancel|remove|delete|stop)( the| my)? (reminder|job) (to |about |named |number |for )?#?(?<text>.+)"],
         |found| Some(UserRequest::CancelReminder(found.query()?)),
     ),
-    (&[r"remind me\b(?<text>.*)", r"(set|create|add|make)( me)?( a)? reminder\b( for\b)?(?<text>.*)"], |found| {
-        Some(UserRequest::Remind(Reminder::read(found.get("text"), Language::En)))
-    }),
+    (
+        &[
+            r"remind me\b(?<text>.*)",
+            r"(set|create|add|make)( me)?( a)? reminder\b( for\b)?(?<text>.*)",
+            r"(remember|don't forget)(?<text> to\b.*)",
+        ],
+        |found| Some(UserRequest::Remind(Reminder::read(found.get("text"), Language::En))),
+    ),
     (&[r"(?<when>.+?),? remind me\b(?<text>.*)"], |found| {
         Reminder::read_time_first(found.get("when"), found.get("text"), Language::En).map(UserRequest::Remind)
     }),
@@ -103,7 +108,8 @@ const ENGLISH: &[Rule] = &[
         &[
             "what do you (remember|know)( about (me|(?<text>.+)))?",
             "(list|show)( me)?( all)?( my| your| the)? memor(y|ies)|recall( (?<text>.+))?",
-            "do you remember (?<text>.+)",
+            r"do you remember (?<text>.+)",
+            r"remember (?<text>.+)[?？]",
             "(what|when|who)('s| is) my (?<text>.+)",
         ],
         |found| Some(UserRequest::Recall(found.query().unwrap_or_default())),
@@ -116,10 +122,14 @@ const ENGLISH: &[Rule] = &[
         ],
         |found| Some(UserRequest::ListFiles(found.folder()?)),
     ),
-    (&["what('s| is) in(side)?( the)?( file| folder)? (?<path>.+)"], |found| match found.file() {
-        Some(path) if has_ending(&path) => Some(UserRequest::ReadFile(path)),
-        _ => Some(UserRequest::ListFiles(found.folder()?)),
-    }),
+    (
+        &[
+            r"what('s| is) in(side)?( the| my)? (folder|directory)( (?<path>\S+))?",
+            r"what('s| is) in(side)?( the| my)? (?<path>\S+) (folder|directory)",
+        ],
+        |found| Some(UserRequest::ListFiles(found.folder()?)),
+    ),
+    (&["what('s| is) in(side)?( the)?( file)? (?<path>.+)"], |found| found.file_or_folder()),
     (
         &[
             "(find|list|which)( all)?( the)? files (that )?(containing|contain|mentioning|mention|with) (?<text>.+)",
@@ -128,10 +138,18 @@ const ENGLISH: &[Rule] = &[
         |found| Some(UserRequest::Search { query: found.query()?, path: found.folder()? }),
     ),
     (&["forget #?(?<text>[0-9a-z-]*[0-9][0-9a-z-]*)"], |found| Some(UserRequest::Forget(found.query()?))),
-    (&["forget (that |about )?(?<text>.+)"], |found| Some(UserRequest::FindMemory(found.query()?))),
-    (&[r"(remember|note( down)?|keep in mind|don't forget)( that\b)?(?<text>[\s:].*)"], |found| {
-        Some(UserRequest::Remember(found.text()?))
+    (&["forget (everything|it all|all( of (it|that|them))?|all( the| my| your)? memories)( about me)?"], |_| {
+        Some(UserRequest::FindMemory(String::new()))
     }),
+    (&["forget (that |about )?(?<text>.+)"], |found| Some(UserRequest::FindMemory(found.query()?))),
+    (
+        &[
+            r"(remember|note down|keep in mind)( that\b)?(?<text>[\s:].*)",
+            r"(note( to self)?|don't forget)( that\b|:)(?<text>.*)",
+            r"don't forget (?<text>(i|i'm|my|we|our)\b.*)",
+        ],
+        |found| found.fact().map(UserRequest::Remember),
+    ),
 ];
 
 const CHINESE: &[Rule] = &[
@@ -159,8 +177,17 @@ const CHINESE: &[Rule] = &[
             r"(取消|删除|移除|停止)(提醒|定时任务|任务)[\s：:#]*(?<text>.+)",
             "(取消|删除|移除|停止)(?<text>.+?)[号的]?(提醒|定时任务)",
         ],
-        |found| Some(UserRequest::CancelReminder(found.query()?)),
+        |found| {
+            let is_all = |job: &String| ["所有", "全部", "一切"].iter().any(|all| job.starts_with(all));
+            found.query().filter(|job| !is_all(job)).map(UserRequest::CancelReminder)
+        },
     ),
+    (&["(别忘了|别忘记|不要忘了|不要忘记)(?<text>.+)"], |found| {
+        match Reminder::read(found.get("text"), Language::Zh) {
+            Reminder::NoTime { note } if note.starts_with('我') => found.fact().map(UserRequest::Remember),
+            reminder => Some(UserRequest::Remind(reminder)),
+        }
+    }),
     (
         &[
             "提醒(一下)?我(?<text>.*)",
@@ -169,7 +196,7 @@ const CHINESE: &[Rule] = &[
         ],
         |found| Some(UserRequest::Remind(Reminder::read(found.get("text"), Language::Zh))),
     ),
-    (&[r"(?<when>.+?)(的时候|时)?[，,\s]*(记得|请|要)?(提醒|叫|通知)(一下)?我(?<text>.*)"], |found| {
+    (&[r"(?<when>.+?)[，,\s]*(记得|请|要)?(提醒|叫|通知)(一下)?我(?<text>.*)"], |found| {
         Reminder::read_time_first(found.get("when"), found.get("text"), Language::Zh).map(UserRequest::Remind)
     }),
     (&["写一?[首篇封则].*"], |_| Some(UserRequest::Unknown)),
@@ -188,11 +215,13 @@ const CHINESE: &[Rule] = &[
     (
         &[
             "(列出|列一下|查看|显示|看看)(?<path>.*?)(目录|文件夹)?(里面|下|里|中)?的?(所有|全部)?的?(文件列表|文件|目录)",
-            "(?<path>.*?)(目录|文件夹)?(里面|下|里|中)?都?有(哪些|什么|啥)(文件)?",
+            "[你我您]?(?<path>.*?)(目录|文件夹)?(里面|下|里|中)?都?有(哪些|什么|啥)文件",
+            "(?<path>.*?)(目录|文件夹)(里面|下|里|中)?都?有(哪些|什么|啥)(东西)?",
             r"列出\s*(?<path>\S+)",
         ],
         |found| Some(UserRequest::ListFiles(found.folder()?)),
     ),
+    (&["(?<path>.+?)(里面|下|里|中)?都?有(哪些|什么|啥)(东西)?"], |found| found.file_or_folder()),
     (
         &[
             r"(读取|读一下|读|打开|查看|看看|看一下|显示)\s*(文件)?\s*(?<path>.+?)\s*(文件)?(里|里面)?(的?内容|写了什么|有什么)?",
@@ -226,12 +255,13 @@ const CHINESE: &[Rule] = &[
     (&[r"(忘记|忘掉|忘了|删除记忆)[\s#]*(?<text>[0-9a-z-]*[0-9][0-9a-z-]*)"], |found| {
         Some(UserRequest::Forget(found.query()?))
     }),
+    (&["(忘记|忘掉|忘了|删除记忆)(所有|全部|一切)的?(事情|事|东西|记忆)?"], |_| {
+        Some(UserRequest::FindMemory(String::new()))
+    }),
     (&["(忘记|忘掉|忘了|删除记忆)(关于)?(?<text>.+)"], |found| {
         Some(UserRequest::FindMemory(found.query()?))
     }),
-    (&["(记住|记下|记一下|记录一下|记着|别忘了|不要忘记)(?<text>.+)"], |found| {
-        Some(UserRequest::Remember(found.text()?))
-    }),
+    (&["(记住|记下|记一下|记录一下|记着)(?<text>.+)"], |found| found.fact().map(UserRequest::Remember)),
 ];
 
 /// One pattern of a rule, compiled.
@@ -313,6 +343,20 @@ impl<'a> MatchedParts<'a> {
         Some(unquoted(text).unwrap_or(text)).filter(|text| !text.is_empty()).map(str::to_owned)
     }
 
+    /// Returns the text to store; `None` for a question or an idiom, such as "remember me?" and 记着呢.
+    fn fact(&self) -> Option<String> {
+        const QUESTIONS: &str = "what when where who whom whose which why how if whether";
+        const PRONOUNS: &str = "me us him her them this that it 我";
+        let text = self.text()?;
+        let plain = text.trim_end_matches(['.', '。', '!', '！', '~', '～', ' ']).to_lowercase();
+        let is_in = |words: &str, word: &str| words.split(' ').any(|known| known == word);
+        let first = plain.split([' ', '\'', ',']).next().unwrap_or_default();
+        // 酒吧 ends with no particle.
+        let is_noun = ["酒吧", "网吧", "贴吧"].iter().any(|noun| plain.ends_with(noun));
+        let is_question = is_in(QUESTIONS, first) || (!is_noun && plain.ends_with(['?', '？', '吗', '呢', '吧', '没']));
+        (!is_question && !is_in(PRONOUNS, &plain) && !plain.starts_with(['了', '没'])).then_some(text)
+    }
+
     /// Returns the text to search for, without its quotes and the punctuation at its end.
     fn query(&self) -> Option<String> {
         let query = self.get("text").trim().trim_start_matches([':', '：', ' ']);
@@ -329,13 +373,21 @@ impl<'a> MatchedParts<'a> {
     /// Returns a path that is clearly one: in quotes, or with a `.` or `/` in it.
     fn file(&self) -> Option<String> {
         let (name, is_quoted) = path(self.get("path"))?;
-        (is_quoted || name.contains(['.', '/'])).then(|| name.to_owned())
+        (is_quoted || name.contains(['.', '/']) && !is_number_or_abbreviation(name)).then(|| name.to_owned())
+    }
+
+    /// Returns the request to show a file or a folder that is clearly one: a path, or a word for the workspace.
+    fn file_or_folder(&self) -> Option<UserRequest> {
+        match self.file() {
+            Some(path) if has_ending(&path) => Some(UserRequest::ReadFile(path)),
+            path => path.or_else(|| self.folder().filter(|path| path == ".")).map(UserRequest::ListFiles),
+        }
     }
 
     /// Returns a folder; the workspace if none is named.
     fn folder(&self) -> Option<String> {
-        const HERE: [&str; 10] =
-            ["", "here", "there", "workspace", "this", "current", "当前", "工作区", "这里", "所有"];
+        const HERE: [&str; 11] =
+            ["", "here", "there", "workspace", "this", "current", "当前", "工作区", "这里", "这", "所有"];
         let text = self.get("path").trim().trim_end_matches(['?', '？']);
         let text = text.strip_prefix("the ").or(text.strip_prefix("my ")).unwrap_or(text);
         let text =
@@ -362,6 +414,13 @@ fn path(text: &str) -> Option<(&str, bool)> {
     let is_word = || !name.contains(|c: char| c.is_whitespace() || "，。：；！？、\"`<>|@".contains(c));
     let is_name = !name.is_empty() && name.len() <= MAX_ARGUMENT && !name.contains(char::is_control);
     (is_name && (is_quoted || (is_word() && !name.starts_with('-') && !name.contains("://")))).then_some(found)
+}
+
+/// Returns true for a number or an abbreviation: `12.5`, `24/7`, `U.S`.
+fn is_number_or_abbreviation(name: &str) -> bool {
+    let parts = || name.split(['.', '/']);
+    let is_number = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
+    parts().all(is_number) || parts().all(|part| part.len() == 1 && part.bytes().all(|byte| byte.is_ascii_uppercase()))
 }
 
 /// Returns true if the last part of a path is `NAME.ENDING`.

@@ -115,15 +115,15 @@ pub fn filter(raw: &RawResult<'_>, query: &FilterQuery, settings: &FilterSetting
         lines: (settings.max_lines as f64 * share / MAX_SHARE).round() as usize,
     };
     let mut selection = LineSelection::of_short(&lines, (raw.limit as f64 * MAX_SHARE) as usize);
-    keep_edges(&lines, &mut selection);
+    keep_edges(&mut selection);
     let for_tests = budget(if query.is_about_failures() { MAX_SHARE } else { RELATED_SHARE });
-    keep_failed_tests(&failed_tests, for_tests, &mut selection);
+    selection.keep_within(for_tests, (0..lines.len()).filter(|at| failed_tests[*at]));
     // Lines that the question asks for are kept before failures, which may have nothing to do with the question.
     let is_cut = body.chars().count() > raw.limit;
     let has_relevant = (!query.is_broad || is_cut) && keep_relevant(&relevance, query, &budget, &mut selection)?;
     let is_about_failures = query.intent == Intent::DebugError || !has_relevant;
     let for_failures = budget(if is_about_failures { MAX_SHARE } else { RELATED_SHARE });
-    let has_failures = match keep_failures(&lines, &classes, &folded, for_failures, &mut selection) {
+    let has_failures = match keep_failures(&classes, &folded, for_failures, &mut selection) {
         None if is_about_failures => return None,
         found => found.unwrap_or(true),
     };
@@ -131,17 +131,18 @@ pub fn filter(raw: &RawResult<'_>, query: &FilterQuery, settings: &FilterSetting
     let noise = classes.iter().filter(|class| **class == LineClass::Noise).count();
     let repeated = folded.iter().filter(|is_repeat| **is_repeat).count();
     let is_answered = !query.is_broad && (has_relevant || (has_failures && query.intent == Intent::DebugError));
+    let rest = || (0..lines.len()).filter(|at| classes[*at] != LineClass::Noise && !folded[*at]);
     if !is_answered {
         // The question is about something else or about all, so only noise and repeats are removed. If the rest would be cut,
         // the lines that the question asks for were kept first.
         if (noise + repeated) * 3 < lines.len() && !(query.is_broad && is_cut) {
             return None;
         }
-        keep_all_but(&lines, &classes, &folded, budget, &mut selection);
-    } else {
-        keep_all_but_if_short(&lines, &classes, &folded, budget, &mut selection);
+        selection.keep_within(budget, rest());
+    } else if rest().map(|at| lines.chars(at..at + 1)).sum::<usize>() <= budget.chars / 3 {
+        selection.keep_within(budget, rest());
     }
-    let mut filtered = FilterOutput::of_lines(&lines, &selection, "lines", &remarks);
+    let mut filtered = FilterOutput::of_lines(&selection, "lines", &remarks);
     let counted =
         |class: LineClass| (0..lines.len()).filter(|at| classes[*at] == class && !selection.keeps(*at)).count();
     let (passed, warnings) = (counted(LineClass::Noise), counted(LineClass::Warning));
@@ -153,7 +154,8 @@ pub fn filter(raw: &RawResult<'_>, query: &FilterQuery, settings: &FilterSetting
 }
 
 /// Keeps the first and the last lines.
-fn keep_edges(lines: &TextLines<'_>, selection: &mut LineSelection<'_>) {
+fn keep_edges(selection: &mut LineSelection<'_>) {
+    let lines = selection.lines;
     let edges = (0..HEAD_LINES.min(lines.len())).chain(lines.len().saturating_sub(TAIL_LINES)..lines.len());
     for at in edges.filter(|at| lines.chars(*at..at + 1) <= LONGEST_EDGE) {
         selection.keep_line(at);
@@ -181,47 +183,27 @@ fn names_failed_test(tool: &str, line: &str) -> bool {
     FAILED_TEST.is_match(line) || (tool == "run_test" && FAILED_IN_REPORT.is_match(line))
 }
 
-/// Keeps the lines that name failed tests, within the budget.
-fn keep_failed_tests(failed_tests: &[bool], budget: LineBudget, selection: &mut LineSelection<'_>) {
-    for at in (0..failed_tests.len()).filter(|at| failed_tests[*at]) {
-        if budget.is_full(selection) {
-            break;
-        }
-        selection.keep_line(at);
-    }
-}
-
 /// Keeps failures with the lines that belong to them; returns true if there are any. Returns `None` if all are too long to
 /// keep: a cut of the whole output shows more of them.
 fn keep_failures(
-    lines: &TextLines<'_>,
     classes: &[LineClass],
     folded: &[bool],
     budget: LineBudget,
     selection: &mut LineSelection<'_>,
 ) -> Option<bool> {
+    let lines = selection.lines;
     let failures: Vec<usize> = (0..lines.len()).filter(|at| classes[*at] == LineClass::Failure).collect();
     if !failures.is_empty() && failures.iter().all(|at| selection.is_too_long(*at)) {
         return None;
     }
     // The names and places of all failures come before the details of any failure.
-    for at in &failures {
-        if !folded[*at] && !budget.is_full(selection) {
-            selection.keep_line(*at);
-        }
-    }
+    selection.keep_within(budget, failures.iter().copied().filter(|at| !folded[*at]));
     let mut is_near = vec![false; lines.len()];
     for at in &failures {
         is_near[at.saturating_sub(LINES_AFTER_FAILURE)..(at + LINES_AFTER_FAILURE + 1).min(lines.len())].fill(true);
     }
-    for at in (0..lines.len()).filter(|at| is_near[*at] && !folded[*at]) {
-        if budget.is_full(selection) {
-            break;
-        }
-        if PLACE.is_match(lines.bodies[at]) {
-            selection.keep_line(at);
-        }
-    }
+    let is_place = |at: &usize| is_near[*at] && !folded[*at] && PLACE.is_match(lines.bodies[*at]);
+    selection.keep_within(budget, (0..lines.len()).filter(is_place));
     for at in &failures {
         if folded[*at] || budget.is_full(selection) {
             continue;
@@ -260,39 +242,6 @@ fn keep_relevant(
         }
     }
     Some(true)
-}
-
-/// Keeps all lines except noise and repeats, within the budget.
-fn keep_all_but(
-    lines: &TextLines<'_>,
-    classes: &[LineClass],
-    folded: &[bool],
-    budget: LineBudget,
-    selection: &mut LineSelection<'_>,
-) {
-    for at in 0..lines.len() {
-        if classes[at] != LineClass::Noise && !folded[at] {
-            if budget.is_full(selection) {
-                break;
-            }
-            selection.keep_line(at);
-        }
-    }
-}
-
-/// Keeps all lines except noise and repeats, if these have few characters.
-fn keep_all_but_if_short(
-    lines: &TextLines<'_>,
-    classes: &[LineClass],
-    folded: &[bool],
-    budget: LineBudget,
-    selection: &mut LineSelection<'_>,
-) {
-    let rest = (0..lines.len()).filter(|at| classes[*at] != LineClass::Noise && !folded[*at]);
-    let size: usize = rest.map(|at| lines.chars(at..at + 1)).sum();
-    if size <= budget.chars / 3 {
-        keep_all_but(lines, classes, folded, budget, selection);
-    }
 }
 
 /// Returns true for each line that repeats others, apart from numbers. The first lines and the last line of each pattern are no

@@ -46,17 +46,6 @@ pub enum PostprocessMode {
     Llm,
 }
 
-impl PostprocessMode {
-    /// Returns the name in a result's metadata.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Basic => "basic",
-            Self::Semantic => "semantic",
-            Self::Llm => "llm",
-        }
-    }
-}
-
 /// Whether a result is filtered before it is cut to the limit of its tool.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]

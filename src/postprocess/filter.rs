@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::config::ToolFilterConfig;
 use super::intent::Intent;
-use super::lines::{LineSelection, TextLines};
+use super::lines::LineSelection;
 use super::question::Keyword;
 use super::relevance::Relevance;
 use crate::text::stem;
@@ -51,6 +51,8 @@ pub struct FilterQuery {
     /// The question in the user's words.
     pub text: String,
     pub intent: Intent,
+    /// The confidence in the intent, 0 to 1.
+    pub confidence: f64,
     /// True if the question is about all of something, so that no part answers it.
     pub is_broad: bool,
     /// The candidates for keywords, the most distinctive first.
@@ -174,13 +176,8 @@ impl FilterOutput {
     }
 
     /// Creates the output of the selected lines, counted in `unit`, and of the tool's own remarks.
-    pub fn of_lines(
-        lines: &TextLines<'_>,
-        selection: &LineSelection<'_>,
-        unit: &'static str,
-        remarks: &[&str],
-    ) -> Self {
-        Self::new(selection.render(lines), unit, lines.len(), selection.count()).with_remarks(remarks)
+    pub fn of_lines(selection: &LineSelection<'_>, unit: &'static str, remarks: &[&str]) -> Self {
+        Self::new(selection.render(), unit, selection.lines.len(), selection.count()).with_remarks(remarks)
     }
 
     /// Adds the tool's own lines at the end.

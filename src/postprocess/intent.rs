@@ -1,9 +1,12 @@
 //! Determines the intent of a question by rules.
 
+use serde::Serialize;
+
 use super::phrases::has_word_start;
 
-/// The intent of a question.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// The intent of a question. Its name is in a result's metadata.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Intent {
     FindDefinition,
     UnderstandStructure,
@@ -35,17 +38,6 @@ impl Intent {
             .iter()
             .find(|(_, words)| fits(words))
             .map_or((Self::General, DEFAULT_CONFIDENCE), |(intent, _)| (*intent, RULE_CONFIDENCE))
-    }
-
-    /// Returns the name in a result's metadata.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::FindDefinition => "find_definition",
-            Self::UnderstandStructure => "understand_structure",
-            Self::FindUsage => "find_usage",
-            Self::DebugError => "debug_error",
-            Self::General => "general",
-        }
     }
 }
 

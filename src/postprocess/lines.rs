@@ -96,9 +96,9 @@ impl LineBudget {
 }
 
 /// A selection of the lines that stay.
-#[derive(Clone, Debug)]
 pub struct LineSelection<'a> {
-    sizes: &'a [usize],
+    /// The lines of the whole text.
+    pub lines: &'a TextLines<'a>,
     kept: Vec<bool>,
     count: usize,
     chars: usize,
@@ -107,18 +107,18 @@ pub struct LineSelection<'a> {
 }
 
 impl<'a> LineSelection<'a> {
-    pub fn none(lines: &'a TextLines<'_>) -> Self {
+    pub fn none(lines: &'a TextLines<'a>) -> Self {
         Self::of_short(lines, usize::MAX)
     }
 
     /// Returns an empty selection that never keeps a line with more than `longest` characters.
-    pub fn of_short(lines: &'a TextLines<'_>, longest: usize) -> Self {
-        Self { sizes: &lines.sizes, kept: vec![false; lines.len()], count: 0, chars: 0, longest }
+    pub fn of_short(lines: &'a TextLines<'a>, longest: usize) -> Self {
+        Self { lines, kept: vec![false; lines.len()], count: 0, chars: 0, longest }
     }
 
     /// Returns true if a line is too long to be kept.
     pub fn is_too_long(&self, line: usize) -> bool {
-        self.sizes[line] > self.longest
+        self.lines.sizes[line] > self.longest
     }
 
     /// Keeps the lines of a range, up to the end of the text.
@@ -127,13 +127,23 @@ impl<'a> LineSelection<'a> {
             if !self.kept[line] && !self.is_too_long(line) {
                 self.kept[line] = true;
                 self.count += 1;
-                self.chars += self.sizes[line];
+                self.chars += self.lines.sizes[line];
             }
         }
     }
 
     pub fn keep_line(&mut self, line: usize) {
         self.keep(line..line + 1);
+    }
+
+    /// Keeps lines, until the budget is used up.
+    pub fn keep_within(&mut self, budget: LineBudget, lines: impl IntoIterator<Item = usize>) {
+        for line in lines {
+            if budget.is_full(self) {
+                break;
+            }
+            self.keep_line(line);
+        }
     }
 
     /// Keeps a line and the lines around it.
@@ -156,7 +166,8 @@ impl<'a> LineSelection<'a> {
     }
 
     /// Returns the kept lines, with a mark at each gap. A single short line stays instead, since the mark would be longer.
-    pub fn render(&self, lines: &TextLines<'_>) -> String {
+    pub fn render(&self) -> String {
+        let lines = self.lines;
         let mut text = String::new();
         let mut line = 0;
         while line < self.kept.len() {
@@ -193,7 +204,7 @@ mod tests {
             let lines = TextLines::of(text);
             let mut selection = LineSelection::none(&lines);
             kept.iter().for_each(|line| selection.keep_line(*line));
-            assert_eq!(selection.render(&lines), expected);
+            assert_eq!(selection.render(), expected);
         }
     }
 }

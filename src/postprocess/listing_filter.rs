@@ -38,8 +38,8 @@ pub fn filter(raw: &RawResult<'_>, query: &FilterQuery, settings: &FilterSetting
             selection.keep_line(at);
         }
     }
-    let mut filtered = FilterOutput::of_lines(&lines, &selection, ENTRIES, &remarks);
-    filtered.remark = left_out(&lines, &selection);
+    let mut filtered = FilterOutput::of_lines(&selection, ENTRIES, &remarks);
+    filtered.remark = left_out(&selection);
     Some(filtered)
 }
 
@@ -66,9 +66,9 @@ fn depth(line: &str) -> usize {
 }
 
 /// Counts, by file extension, the entries that were left out.
-fn left_out(lines: &TextLines<'_>, selection: &LineSelection<'_>) -> Option<String> {
+fn left_out(selection: &LineSelection<'_>) -> Option<String> {
     let mut endings: BTreeMap<&str, usize> = BTreeMap::new();
-    for (_, line) in lines.bodies.iter().enumerate().filter(|(at, _)| !selection.keeps(*at)) {
+    for (_, line) in selection.lines.bodies.iter().enumerate().filter(|(at, _)| !selection.keeps(*at)) {
         let name = line.split(" (").next().unwrap_or(line).trim_end();
         let ending = match name.rsplit_once('.') {
             Some((_, ending)) if ending.len() <= 6 && !ending.contains('/') => ending,
@@ -130,5 +130,5 @@ pub fn filter_map(raw: &RawResult<'_>, query: &FilterQuery, settings: &FilterSet
             }
         }
     }
-    Some(FilterOutput::new(selection.render(&lines), "files", files.len(), kept).with_remarks(&remarks))
+    Some(FilterOutput::new(selection.render(), "files", files.len(), kept).with_remarks(&remarks))
 }

@@ -25,7 +25,7 @@ mod table_filter;
 
 pub use config::{PostprocessConfig, PostprocessMode, PostprocessOrder, SummaryConfig, ToolFilterConfig};
 pub use filter::RawResult;
-pub use processor::{FilteredResult, Postprocessor, has_filter};
+pub use processor::{FilteredResult, Postprocessor};
 pub use question::Question;
 pub use search_filter::FileLines;
 pub use semantic::SemanticFilter;

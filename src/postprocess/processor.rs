@@ -1,6 +1,6 @@
 //! Chooses the filter for a result, and decides whether its output is better than the whole result.
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use super::command_filter;
 use super::config::{PostprocessConfig, PostprocessMode, PostprocessOrder};
@@ -59,11 +59,6 @@ impl ResultKind {
     }
 }
 
-/// Returns true if the results of a tool may be filtered.
-pub fn has_filter(tool: &str) -> bool {
-    ResultKind::of(tool).is_some()
-}
-
 /// A filtered result.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FilteredResult {
@@ -91,16 +86,16 @@ impl FilteredResult {
 
     /// Returns the metadata of the result.
     pub fn metadata(&self) -> Map<String, Value> {
-        let mut metadata = Map::new();
-        let mut add = |key: &str, value: Value| metadata.insert(key.to_owned(), value);
-        add("post_processed", true.into());
-        add("tier", self.mode.as_str().into());
-        add("intent", self.intent.as_str().into());
-        add("keywords", self.keywords.clone().into());
-        add("original_count", self.output.original.into());
-        add("kept_count", self.output.kept.into());
-        add("counted", self.output.unit.into());
-        metadata
+        let facts = [
+            ("post_processed", json!(true)),
+            ("tier", json!(self.mode)),
+            ("intent", json!(self.intent)),
+            ("keywords", json!(self.keywords)),
+            ("original_count", json!(self.output.original)),
+            ("kept_count", json!(self.output.kept)),
+            ("counted", json!(self.output.unit)),
+        ];
+        facts.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()
     }
 }
 
@@ -113,20 +108,10 @@ pub struct Postprocessor {
 }
 
 impl Postprocessor {
-    pub fn new(config: PostprocessConfig) -> Self {
-        Self { config, semantic: None, summary: None }
-    }
-
-    /// Adds the embedding model of the `semantic` mode.
-    #[must_use]
-    pub fn with_semantic(self, semantic: Option<SemanticFilter>) -> Self {
-        Self { semantic, ..self }
-    }
-
-    /// Adds the chat model of the `llm` mode.
-    #[must_use]
-    pub fn with_summary(self, summary: Option<ResultSummarizer>) -> Self {
-        Self { summary, ..self }
+    /// Creates a postprocessor with the embedding model of the `semantic` mode and the chat model of the `llm` mode, if there are
+    /// such models.
+    pub fn new(config: PostprocessConfig, semantic: Option<SemanticFilter>, summary: Option<ResultSummarizer>) -> Self {
+        Self { config, semantic, summary }
     }
 
     pub fn order(&self) -> PostprocessOrder {
@@ -137,7 +122,8 @@ impl Postprocessor {
     pub fn applies_to(&self, raw: &RawResult<'_>, question: &Question) -> bool {
         let tool = self.config.tools.get(raw.tool);
         let is_on = self.config.enabled && tool.and_then(|tool| tool.enabled).unwrap_or(true);
-        is_on && !question.is_empty() && has_filter(raw.tool) && !asks_for_exact_part(raw) && is_filterable(raw.text)
+        let has_filter = ResultKind::of(raw.tool).is_some();
+        is_on && !question.is_empty() && has_filter && !asks_for_exact_part(raw) && is_filterable(raw.text)
     }
 
     /// Filters a result. Returns `None` if it stays as it is. `files` are read for the lines around the matches of a search. If
@@ -153,11 +139,11 @@ impl Postprocessor {
             return None;
         }
         let kind = ResultKind::of(raw.tool)?;
-        let (query, confidence) = self.query(question);
+        let query = self.query(question);
         let (mode, output) = if query.is_broad {
             (PostprocessMode::Basic, self.without_noise(raw, kind, &query)?)
         } else {
-            self.select(raw, question, &query, confidence, files, used).await?
+            self.select(raw, question, &query, files, used).await?
         };
         let keywords = query.keywords.into_iter().take(query.max_keywords).map(|keyword| keyword.text).collect();
         let result = FilteredResult { output: with_omissions(raw, output), mode, intent: query.intent, keywords };
@@ -168,15 +154,14 @@ impl Postprocessor {
         FilterSettings::of(self.config.tools.get(raw.tool))
     }
 
-    /// Returns the query of a question, and the confidence in its intent (0 to 1).
-    fn query(&self, question: &Question) -> (FilterQuery, f64) {
+    fn query(&self, question: &Question) -> FilterQuery {
         let (intent, confidence) = Intent::of(&question.text);
         let max_keywords =
             if self.config.basic.keyword_extraction { self.config.basic.max_keywords as usize } else { 0 };
         let keywords = if max_keywords > 0 { question.candidates() } else { Vec::new() };
         let threshold = self.config.basic.relevance_threshold;
         let (text, is_broad) = (question.text.clone(), question.is_broad());
-        (FilterQuery { text, intent, is_broad, keywords, max_keywords, threshold }, confidence)
+        FilterQuery { text, intent, confidence, is_broad, keywords, max_keywords, threshold }
     }
 
     /// Filters a result for a question about all of something, which selects no parts: an output loses its noise, and any other
@@ -194,7 +179,6 @@ impl Postprocessor {
         raw: &RawResult<'_>,
         question: &Question,
         query: &FilterQuery,
-        confidence: f64,
         files: Option<&dyn FileLines>,
         used: &mut Vec<ModelUse>,
     ) -> Option<(PostprocessMode, FilterOutput)> {
@@ -213,7 +197,7 @@ impl Postprocessor {
             }
         }
         if let Some(semantic) =
-            self.semantic.as_ref().filter(|_| mode >= PostprocessMode::Semantic && confidence < SURE_CONFIDENCE)
+            self.semantic.as_ref().filter(|_| mode >= PostprocessMode::Semantic && query.confidence < SURE_CONFIDENCE)
         {
             match semantic.filter(raw, question, &self.config.semantic).await {
                 Ok(Some(filtered)) => return Some((PostprocessMode::Semantic, filtered)),
@@ -236,10 +220,7 @@ impl Postprocessor {
             return None;
         }
         match kind {
-            ResultKind::Search => {
-                let selected = search_filter::select(raw, query, &settings)?;
-                Some(selected.render(settings.add_context_lines, files).await)
-            }
+            ResultKind::Search => search_filter::filter(raw, query, &settings, files).await,
             ResultKind::Hits => search_filter::filter_hits(raw, query, &settings),
             ResultKind::List => listing_filter::filter(raw, query, &settings),
             ResultKind::Map => listing_filter::filter_map(raw, query, &settings),

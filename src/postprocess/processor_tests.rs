@@ -18,7 +18,8 @@ fn process_with(
 ) -> Option<FilteredResult> {
     let raw = RawResult { tool, arguments, text, limit: 12_000 };
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-    runtime.block_on(Postprocessor::new(config).process(&raw, &Question::new(question), None, &mut Vec::new()))
+    let processor = Postprocessor::new(config, None, None);
+    runtime.block_on(processor.process(&raw, &Question::new(question), None, &mut Vec::new()))
 }
 
 pub(super) fn process(tool: &str, arguments: &Value, text: &str, question: &str) -> Option<FilteredResult> {
@@ -317,7 +318,8 @@ async fn matches_stand_among_the_lines_around_them() {
     let raw = RawResult { tool: "grep", arguments: &json!({}), text: &text, limit: 12_000 };
     let question = Question::new("where is the database opened?");
     let shown = |config| async {
-        Postprocessor::new(config).process(&raw, &question, Some(&OneFile), &mut Vec::new()).await.unwrap().render(None)
+        let processor = Postprocessor::new(config, None, None);
+        processor.process(&raw, &question, Some(&OneFile), &mut Vec::new()).await.unwrap().render(None)
     };
     let done = shown(PostprocessConfig::default()).await;
     assert!(done.contains("  9- line 9\n  10- line 10\nsrc/file_10.rs:11: let value_10 = open_database(path);\n  12- line 12\n  13- line 13\n"), "{done}");

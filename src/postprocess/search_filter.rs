@@ -66,8 +66,14 @@ fn parse(body: &str) -> (Vec<SearchMatch<'_>>, usize) {
     (matches, others)
 }
 
-/// Selects the matches that stay; `None` if the result holds too few, or is no list of matches.
-pub fn select<'a>(raw: &RawResult<'a>, query: &FilterQuery, settings: &FilterSettings) -> Option<SelectedMatches<'a>> {
+/// Filters the matches of a search. Returns `None` if the result holds too few, or is no list of matches. `files` are read for the
+/// lines around the matches.
+pub async fn filter(
+    raw: &RawResult<'_>,
+    query: &FilterQuery,
+    settings: &FilterSettings,
+    files: Option<&dyn FileLines>,
+) -> Option<FilterOutput> {
     let (body, remarks) = raw.body_and_remarks();
     let (mut matches, others) = parse(body);
     let original = matches.len();
@@ -97,8 +103,10 @@ pub fn select<'a>(raw: &RawResult<'a>, query: &FilterQuery, settings: &FilterSet
     order.retain(has_enough);
     order.truncate(settings.max_results);
     order.sort_unstable();
-    let kept = order.into_iter().map(|at| matches[at].clone()).collect();
-    Some(SelectedMatches { kept, original, remarks })
+    let kept: Vec<SearchMatch<'_>> = order.into_iter().map(|at| matches[at].clone()).collect();
+    let text = render(&kept, settings.add_context_lines, files).await;
+    let places = kept.iter().map(|found| 1 + found.repeats.len().min(MAX_REPEATS)).sum();
+    Some(FilterOutput::new(text, "matches", original, places).with_remarks(&remarks))
 }
 
 /// Rates the paths and texts of matches by the question.
@@ -121,35 +129,23 @@ fn without_repeats<'a>(matches: &[SearchMatch<'a>], ranked: &[usize]) -> Vec<Sea
     joined.into_values().collect()
 }
 
-/// The matches that stay.
-#[derive(Debug)]
-pub struct SelectedMatches<'a> {
-    kept: Vec<SearchMatch<'a>>,
-    original: usize,
-    remarks: Vec<&'a str>,
-}
-
-impl SelectedMatches<'_> {
-    /// Formats the matches in their original order, each among `around` lines before and after it.
-    pub async fn render(self, around: usize, files: Option<&dyn FileLines>) -> FilterOutput {
-        let mut lines: Vec<String> = Vec::new();
-        let mut shown: Option<(&str, usize)> = None;
-        for (at, found) in self.kept.iter().enumerate() {
-            let after = shown.filter(|(path, _)| *path == found.path).map_or(0, |(_, line)| line);
-            let first = found.line.saturating_sub(around).max(after.saturating_add(1));
-            let next =
-                self.kept.get(at + 1).filter(|next| next.path == found.path).map_or(usize::MAX, |next| next.line);
-            let last = found.line.saturating_add(around).min(next.saturating_sub(1)).max(found.line);
-            let text = match files {
-                Some(files) if around > 0 && at < MAX_SURROUNDINGS => files.lines(found.path, first, last).await,
-                _ => None,
-            };
-            show(found, first, text.as_deref(), &mut lines);
-            shown = Some((found.path, if text.is_some() { last } else { found.line }));
-        }
-        let kept = self.kept.iter().map(|found| 1 + found.repeats.len().min(MAX_REPEATS)).sum();
-        FilterOutput::new(lines.join("\n"), "matches", self.original, kept).with_remarks(&self.remarks)
+/// Formats matches in their original order, each among `around` lines before and after it.
+async fn render(kept: &[SearchMatch<'_>], around: usize, files: Option<&dyn FileLines>) -> String {
+    let mut lines: Vec<String> = Vec::new();
+    let mut shown: Option<(&str, usize)> = None;
+    for (at, found) in kept.iter().enumerate() {
+        let after = shown.filter(|(path, _)| *path == found.path).map_or(0, |(_, line)| line);
+        let first = found.line.saturating_sub(around).max(after.saturating_add(1));
+        let next = kept.get(at + 1).filter(|next| next.path == found.path).map_or(usize::MAX, |next| next.line);
+        let last = found.line.saturating_add(around).min(next.saturating_sub(1)).max(found.line);
+        let text = match files {
+            Some(files) if around > 0 && at < MAX_SURROUNDINGS => files.lines(found.path, first, last).await,
+            _ => None,
+        };
+        show(found, first, text.as_deref(), &mut lines);
+        shown = Some((found.path, if text.is_some() { last } else { found.line }));
     }
+    lines.join("\n")
 }
 
 /// Formats a match with the lines around it, if these could be read and the file has not changed since the search.
@@ -206,7 +202,6 @@ mod tests {
     async fn the_largest_line_number_is_a_line_number() {
         let body = format!("a.txt:{0}: one\na.txt:{0}: two", usize::MAX);
         let (kept, _) = parse(&body);
-        let selected = SelectedMatches { original: kept.len(), kept, remarks: Vec::new() };
-        assert_eq!(selected.render(1, None).await.text, body);
+        assert_eq!(render(&kept, 1, None).await, body);
     }
 }

@@ -73,18 +73,18 @@ pub fn filter(raw: &RawResult<'_>, query: &FilterQuery, settings: &FilterSetting
     let mut selection = LineSelection::none(&lines);
     let relevance = rate(&lines, &parts, query);
     if query.intent == Intent::UnderstandStructure && kind != TextKind::Lines {
-        outline(&lines, &parts, kind, &mut selection);
+        outline(&parts, kind, &mut selection);
     } else if !query.distinguishes(&relevance, MIN_EVIDENCE) {
         return None;
     }
     let budget = LineBudget { chars: body.chars().count().min(raw.limit), lines: settings.max_lines };
-    let has_best = select(&lines, &parts, &relevance, query, budget, &mut selection);
+    let has_best = select(&parts, &relevance, query, budget, &mut selection);
     // The outline alone is an answer if no section fits the other words of the question.
     let is_outline = query.intent == Intent::UnderstandStructure && relevance.best <= 0.0;
     if !has_best && !is_outline {
         return None;
     }
-    Some(FilterOutput::of_lines(&lines, &selection, "lines", &remarks))
+    Some(FilterOutput::of_lines(&selection, "lines", &remarks))
 }
 
 /// Rates sections by the question. A definition with a fitting name counts more, and so does a section of the kind that the
@@ -125,7 +125,8 @@ fn wanted_by_intent(intent: Intent, lines: &TextLines<'_>, part: &TextSection) -
 }
 
 /// Keeps the definitions and headings.
-fn outline(lines: &TextLines<'_>, parts: &[TextSection], kind: TextKind, selection: &mut LineSelection<'_>) {
+fn outline(parts: &[TextSection], kind: TextKind, selection: &mut LineSelection<'_>) {
+    let lines = selection.lines;
     match kind {
         TextKind::Code => parts.iter().filter_map(|part| part.definition).for_each(|at| selection.keep_line(at)),
         _ => {
@@ -138,13 +139,13 @@ fn outline(lines: &TextLines<'_>, parts: &[TextSection], kind: TextKind, selecti
 /// Keeps the relevant sections, and the next best until the budget is used up. Returns false if no line of the best section
 /// fits.
 fn select(
-    lines: &TextLines<'_>,
     parts: &[TextSection],
     relevance: &Relevance,
     query: &FilterQuery,
     budget: LineBudget,
     selection: &mut LineSelection<'_>,
 ) -> bool {
+    let lines = selection.lines;
     let highest = relevance.scores.iter().copied().fold(0.0, f64::max);
     let fill = if relevance.best >= STRONG_EVIDENCE && relevance.best_keywords > 1 { FILL_STRONG } else { FILL_WEAK };
     let fill = if query.intent == Intent::UnderstandStructure { FILL_STRONG } else { fill };
@@ -163,7 +164,7 @@ fn select(
             continue;
         }
         if fits {
-            keep_section(lines, part, part.lines.clone(), selection);
+            keep_section(part, part.lines.clone(), selection);
             if let Some(next) = parts.get(at + 1).filter(|next| is_relevant && belongs_to(lines, next, part)) {
                 selection.keep(next.lines.start..next.lines.end.min(next.lines.start + LONGEST_FOLLOWER));
             }
@@ -171,7 +172,7 @@ fn select(
             // Of a long section, or of the best one, the lines around its keywords stay.
             let left =
                 LineBudget { chars: chars(share).saturating_sub(used.0), lines: budget.lines.saturating_sub(used.1) };
-            keep_best_lines(lines, part, query, left, selection);
+            keep_best_lines(part, query, left, selection);
         } else {
             continue;
         }
@@ -196,7 +197,8 @@ fn with_neighbours(relevance: &Relevance, at: usize) -> f64 {
     relevance.scores[at] + best * OF_NEIGHBOUR
 }
 
-fn keep_section(lines: &TextLines<'_>, part: &TextSection, range: Range<usize>, selection: &mut LineSelection<'_>) {
+fn keep_section(part: &TextSection, range: Range<usize>, selection: &mut LineSelection<'_>) {
+    let lines = selection.lines;
     selection.keep(range);
     for at in &part.above {
         selection.keep_line(*at);
@@ -208,13 +210,8 @@ fn keep_section(lines: &TextLines<'_>, part: &TextSection, range: Range<usize>, 
 }
 
 /// Keeps the lines of a long section that hold keywords, and those around them, within the budget.
-fn keep_best_lines(
-    lines: &TextLines<'_>,
-    part: &TextSection,
-    query: &FilterQuery,
-    budget: LineBudget,
-    selection: &mut LineSelection<'_>,
-) {
+fn keep_best_lines(part: &TextSection, query: &FilterQuery, budget: LineBudget, selection: &mut LineSelection<'_>) {
+    let lines = selection.lines;
     let rated = query.rate(&lines.bodies[part.lines.clone()]);
     let (mut chars, mut count) = (0, 0);
     for at in rated.relevant(0.0) {
@@ -230,6 +227,6 @@ fn keep_best_lines(
         if lines.chars(part.lines.start..part.lines.start + 1) <= LONGEST_HEADING {
             selection.keep_line(part.lines.start);
         }
-        keep_section(lines, part, range, selection);
+        keep_section(part, range, selection);
     }
 }

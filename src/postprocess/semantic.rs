@@ -74,7 +74,7 @@ impl SemanticFilter {
             selection.keep(parts[at].lines.clone());
             parts[at].above.iter().for_each(|line| selection.keep_line(*line));
         }
-        Ok(Some(FilterOutput::of_lines(&lines, &selection, "lines", &remarks)))
+        Ok(Some(FilterOutput::of_lines(&selection, "lines", &remarks)))
     }
 
     /// Returns the vectors of texts. Requests only those that are not cached.

@@ -135,7 +135,7 @@ pub fn filter(raw: &RawResult<'_>, query: &FilterQuery, settings: &FilterSetting
     let has_rule = rows[0].chars().all(|c| "-+|=: ".contains(c));
     selection.keep(head.saturating_sub(MAX_COMMENTS)..(above + 1).max(head + usize::from(has_rule)));
     order.into_iter().for_each(|row| selection.keep_line(row + head));
-    let mut filtered = FilterOutput::new(selection.render(&lines), "rows", rows.len(), kept).with_remarks(&remarks);
+    let mut filtered = FilterOutput::new(selection.render(), "rows", rows.len(), kept).with_remarks(&remarks);
     filtered.remark = (fitting > kept).then(|| format!("{fitting} rows fit"));
     Some(filtered)
 }

@@ -4,19 +4,22 @@ use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
+use daoyou_channels::settings::SettingFault;
+
 use super::built_in::{BUILT_IN, built_in_profiles};
 use super::definition::AgentDefinition;
 use super::manifest::{PROFILE_FILE, is_name};
 use super::profile::{AgentProfile, DEFAULT_AGENT};
 use super::resolve::{FoundProfile, ProfileFiles, agent_of, override_by, profiles_of, replacement_of};
 use super::routes::{AgentRoute, RouteConfig};
-use super::team::complete;
+use super::team::{called_agents, complete};
+use crate::home::is_system_folder;
 use crate::phrases::{Phrases, fill};
 use crate::skills::{SkillProblem, SkillSource};
 use crate::text::Language;
 use crate::text::nearest::{BY_EDITS, nearest};
 
-/// The source of an agent that is defined only in the configuration.
+/// The source of an agent that the configuration defines, with or without a profile.
 const CONFIGURED: &str = "configuration";
 /// The folders of the workspace that belong to daoyou itself.
 const PRIVATE_FOLDERS: [&str; 2] = ["memory", ".daoyou"];
@@ -35,15 +38,6 @@ pub struct AgentSources<'a> {
     pub home: PathBuf,
 }
 
-/// A fault in a key of the configuration.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct AgentFault {
-    /// The key, such as `agents.NAME.prompt` or `routes[0].agent`.
-    pub key: String,
-    pub wrong: String,
-    pub allowed: String,
-}
-
 /// The agents by name, and the routes to them.
 #[derive(Debug)]
 pub struct AgentDirectory {
@@ -54,8 +48,9 @@ pub struct AgentDirectory {
 }
 
 impl AgentDirectory {
-    /// Reads and checks all agents. If there are faults, the directory contains the valid agents.
-    pub fn load(sources: &AgentSources<'_>) -> (Self, Vec<AgentFault>) {
+    /// Reads and checks all agents. If there are faults, the directory contains the valid agents. The keys of the faults are such
+    /// as `agents.NAME.prompt` or `routes[0].agent`.
+    pub fn load(sources: &AgentSources<'_>) -> (Self, Vec<SettingFault>) {
         let (mut found, mut problems) = profiles_of(&sources.skills);
         let built_in = built_in_profiles().into_iter().map(|(manifest, folder)| FoundProfile {
             manifest,
@@ -85,8 +80,7 @@ impl AgentDirectory {
         let mut directory = Self { agents, routes: Vec::new(), problems };
         let mut faults = Vec::new();
         for (name, definition) in sources.definitions {
-            let fault_of =
-                |key: &str, wrong: String| AgentFault { key: key_of(name, key), wrong, allowed: String::new() };
+            let fault_of = |key: &str, wrong: String| SettingFault::new(&[&key_of(name, key)], wrong, "");
             match directory.define(name, definition, &profiles, sources) {
                 Ok(agent) => drop(directory.agents.insert(name.clone(), Arc::new(agent))),
                 Err(found) => faults.extend(found.into_iter().map(|(key, wrong)| fault_of(&key, wrong))),
@@ -125,9 +119,7 @@ impl AgentDirectory {
                     format!("the profile {} is rejected: {}", problem.path, problem.problem),
                 )]);
             }
-            None if definition.profile.is_empty() => {
-                AgentProfile { source: CONFIGURED.to_owned(), ..AgentProfile::default() }
-            }
+            None if definition.profile.is_empty() => AgentProfile::default(),
             None => {
                 let names: Vec<&str> = profiles.keys().map(String::as_str).collect();
                 let wrong = format!("Skill '{wanted}' not found; there are the profiles {}", names.join(", "));
@@ -136,17 +128,16 @@ impl AgentDirectory {
         };
         let (mut agent, mut faults) = override_by(definition, base, &sources.base);
         name.clone_into(&mut agent.name);
+        CONFIGURED.clone_into(&mut agent.source);
         if !definition.workspace.is_empty() {
-            match workspace_of(&definition.workspace, &sources.workspace, &sources.home) {
-                Ok(path) => agent.workspace = Some(path),
-                Err(wrong) => faults.push(("workspace".to_owned(), wrong)),
-            }
+            let path = workspace_of(&definition.workspace, &sources.workspace, &sources.home);
+            agent.workspace = path.map_err(|wrong| faults.push(("workspace".to_owned(), wrong))).ok();
         }
         if faults.is_empty() { Ok(agent) } else { Err(faults) }
     }
 
     /// Completes the agents that lead or choose other agents. A profile with a fault is rejected.
-    fn complete(&mut self, sources: &AgentSources<'_>, faults: &mut Vec<AgentFault>) {
+    fn complete(&mut self, sources: &AgentSources<'_>, faults: &mut Vec<SettingFault>) {
         let is_alone = |agent: &AgentProfile| {
             let has_none = agent.team.is_empty() && agent.branches.is_empty() && agent.workflow.is_none();
             has_none && agent.orchestrator.of_model().is_some()
@@ -161,10 +152,16 @@ impl AgentDirectory {
             let source = agent.source.clone();
             // No other reference to the agent exists yet.
             let Some(agent) = Arc::into_inner(agent) else { continue };
+            let is_rejected = |other: &str| {
+                other != name && sources.definitions.contains_key(other) && !self.agents.contains_key(other)
+            };
+            let needs_rejected = called_agents(&agent).any(is_rejected) || agent.team.iter().any(|it| is_rejected(it));
             match complete(agent, &self.agents) {
                 Ok(agent) => drop(self.agents.insert(name, Arc::new(agent))),
+                // The fault of the other agent is reported already.
+                Err(_) if needs_rejected => {}
                 Err((key, wrong)) if sources.definitions.contains_key(&name) => {
-                    faults.push(AgentFault { key: key_of(&name, key), wrong, allowed: String::new() });
+                    faults.push(SettingFault::new(&[&key_of(&name, key)], wrong, ""));
                 }
                 Err((key, wrong)) => {
                     self.problems.push(SkillProblem { path: source, line: None, problem: format!("{key}: {wrong}") });
@@ -179,10 +176,10 @@ impl AgentDirectory {
         self.problems.iter().find(|problem| Path::new(&problem.path).ends_with(&file))
     }
 
-    fn add_routes(&mut self, sources: &AgentSources<'_>, faults: &mut Vec<AgentFault>) {
+    fn add_routes(&mut self, sources: &AgentSources<'_>, faults: &mut Vec<SettingFault>) {
         for (at, route) in sources.routes.iter().enumerate() {
             let mut fault = |key: &str, wrong: String, allowed: String| {
-                faults.push(AgentFault { key: format!("routes[{at}].{key}"), wrong, allowed });
+                faults.push(SettingFault::new(&[&format!("routes[{at}].{key}")], wrong, allowed));
             };
             let Some(agent) = self.find(&route.agent).cloned() else {
                 // The faults of a defined agent are reported already.
@@ -306,6 +303,9 @@ fn workspace_of(written: &str, workspace: &Path, home: &Path) -> Result<PathBuf,
     if !found.is_dir() {
         return Err(format!("{written}: is not a folder"));
     }
+    if is_system_folder(&found) {
+        return Err(format!("{written}: is a folder of the system; choose another folder"));
+    }
     let (home, workspace) = (real(home), real(workspace));
     let is_private = PRIVATE_FOLDERS.iter().any(|private| found.starts_with(workspace.join(private)));
     if home.starts_with(&found)
@@ -367,7 +367,7 @@ mod tests {
                 workspace,
                 home,
             });
-            (directory, faults.into_iter().map(|fault| format!("{}: {}", fault.key, fault.wrong)).collect())
+            (directory, faults.into_iter().map(|fault| format!("{}: {}", fault.key(), fault.wrong)).collect())
         }
     }
 
@@ -513,6 +513,9 @@ mod tests {
                 "m": {"orchestrator": "conditional", "branches": [{"agent": "coder"}], "tools": []},
                 "n": {"agents": ["coder"]},
                 "o": {"orchestrator": "conditional", "branches": [{"when": "user_input ==", "agent": "coder"}]},
+                // The faults of p and q would follow from that of n.
+                "p": {"orchestrator": "conditional", "branches": [{"agent": "n"}]},
+                "q": {"orchestrator": "multi_agent", "agents": ["coder", "n"]},
             }),
             &json!([{"agent": "nobody"}, {"channel": "a[", "agent": "coder"}]),
         );

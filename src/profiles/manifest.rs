@@ -4,9 +4,9 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 use serde_saphyr::options::DuplicateKeyPolicy;
 
-use super::definition::{AgentBranch, AgentOrchestrator, MemoryScope};
-use crate::guard::AccessSettings;
+use super::definition::AgentDefinition;
 use crate::text::{one_line, truncate};
+use crate::tools::{canonical_name, nearest_tool};
 
 /// The name of the file.
 pub const PROFILE_FILE: &str = "skill.yaml";
@@ -54,24 +54,13 @@ pub(super) type ManifestProblem = (Option<usize>, String);
 pub(super) struct ProfileManifest {
     pub name: String,
     pub version: String,
-    pub description: String,
-    pub orchestrator: AgentOrchestrator,
     /// The agent whose prompt the profile uses if it has no prompt of its own.
     pub agent: Option<String>,
     pub prompt: PromptSource,
-    pub model: Option<String>,
-    pub temperature: Option<f64>,
-    pub max_tokens: Option<u32>,
-    pub max_iterations: Option<u32>,
-    pub tools: Option<Vec<String>>,
-    pub skills: Option<Vec<String>>,
-    pub team: Vec<String>,
-    pub branches: Vec<AgentBranch>,
     /// The file in the profile's folder that contains its steps.
     pub workflow: Option<String>,
-    pub access: Option<AccessSettings>,
-    pub rounds: Option<u32>,
-    pub memory: MemoryScope,
+    /// The other fields, which have the same meaning as in `[agents.NAME]`.
+    pub settings: AgentDefinition,
     /// The fields that are not used.
     pub warnings: Vec<ManifestProblem>,
 }
@@ -116,35 +105,39 @@ impl ProfileManifest {
             "middleware",
             "middleware is set for all agents, by agent.middleware in config.toml; remove it here",
         )?;
-        let llm: LlmFields = fields.field("llm")?.unwrap_or_default();
+        let LlmFields { model, temperature, max_tokens } = fields.field("llm")?.unwrap_or_default();
         let manifest = Self {
             version: required("version")?,
-            description: truncate(&one_line(&required("description")?), MAX_DESCRIPTION),
+            settings: AgentDefinition {
+                description: truncate(&one_line(&required("description")?), MAX_DESCRIPTION),
+                orchestrator: fields.field("orchestrator")?,
+                model: model.filter(|model| !model.trim().is_empty()).unwrap_or_default(),
+                temperature,
+                max_tokens,
+                max_iterations: fields.field("max_iterations")?,
+                tools: fields.list("tools")?,
+                skills: fields.list("skills")?,
+                agents: fields.list("agents")?,
+                branches: fields.field("branches")?.unwrap_or_default(),
+                permissions: fields.field("permissions")?,
+                rounds: fields.field("rounds")?,
+                memory: fields.field("memory")?,
+                ..AgentDefinition::default()
+            },
             name,
-            orchestrator: fields.field("orchestrator")?.unwrap_or_default(),
             agent: fields.text("agent")?.filter(|name| !name.is_empty()),
             prompt: fields.prompt()?,
-            model: llm.model.filter(|model| !model.trim().is_empty()),
-            temperature: llm.temperature,
-            max_tokens: llm.max_tokens,
-            max_iterations: fields.field("max_iterations")?,
-            tools: fields.list("tools")?,
-            skills: fields.list("skills")?,
-            team: fields.list("agents")?.unwrap_or_default(),
-            branches: fields.field("branches")?.unwrap_or_default(),
             workflow: fields.text("workflow")?.filter(|file| !file.is_empty()),
-            access: fields.field("permissions")?,
-            rounds: fields.field("rounds")?,
-            memory: fields.field("memory")?.unwrap_or_default(),
             warnings: fields.warnings(),
         };
         let in_range = |key: &str, is_valid: bool, range: &str| match is_valid {
             true => Ok(()),
             false => Err((fields.line(key), format!("{key} is out of range; it is {range}"))),
         };
-        in_range("llm", manifest.temperature.is_none_or(|t| (0.0..=2.0).contains(&t)), "a temperature from 0 to 2")?;
-        in_range("llm", manifest.max_tokens != Some(0), "max_tokens of 1 or more")?;
-        for (key, number) in [("rounds", manifest.rounds), ("max_iterations", manifest.max_iterations)] {
+        let settings = &manifest.settings;
+        in_range("llm", temperature.is_none_or(|t| (0.0..=2.0).contains(&t)), "a temperature from 0 to 2")?;
+        in_range("llm", max_tokens != Some(0), "max_tokens of 1 or more")?;
+        for (key, number) in [("rounds", settings.rounds), ("max_iterations", settings.max_iterations)] {
             in_range(key, number.is_none_or(|number| (1..=1_000).contains(&number)), "from 1 to 1000")?;
         }
         Ok(manifest)
@@ -155,6 +148,17 @@ impl ProfileManifest {
 pub(super) fn is_name(name: &str) -> bool {
     let is_plain = |c: char| c.is_alphanumeric() || matches!(c, '-' | '_');
     (1..=MAX_NAME).contains(&name.chars().count()) && name.chars().all(is_plain)
+}
+
+/// Returns a tool's own name. The tools of an MCP server are known only when it runs, so their names are accepted unchecked.
+///
+/// # Errors
+/// The end of a sentence that begins with the name.
+pub(super) fn own_tool_name(name: &str) -> Result<String, String> {
+    canonical_name(name).or(Some(name).filter(|name| name.contains("__"))).map(str::to_owned).ok_or_else(|| {
+        let near = nearest_tool(name).map_or_else(String::new, |near| format!("; the nearest is {near:?}"));
+        format!("is no tool{near}")
+    })
 }
 
 #[derive(Default, serde::Deserialize)]
@@ -276,6 +280,7 @@ impl ProfileFields<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::profiles::definition::AgentOrchestrator;
 
     const HEAD: &str = "name: a\nversion: 1.0\ndescription: d\n";
 
@@ -315,12 +320,13 @@ mod tests {
                     permission: allow\nhooks: []\ninputs:\n  - name: x\nmetadata:\n  category: chat\nlicence: mine\n";
         let read = ProfileManifest::parse(text.as_bytes()).unwrap();
         assert_eq!((read.name.as_str(), read.version.as_str()), ("chat_assistant", "1.0.0"));
-        assert_eq!((read.orchestrator, read.agent.as_deref()), (AgentOrchestrator::React, Some("MainAgent")));
+        let settings = read.settings;
+        assert_eq!((settings.orchestrator, read.agent.as_deref()), (Some(AgentOrchestrator::React), Some("MainAgent")));
         assert_eq!(
-            (read.model.as_deref(), read.temperature, read.max_tokens),
-            (Some("qwen-max"), Some(0.7), Some(4000))
+            (settings.model.as_str(), settings.temperature, settings.max_tokens),
+            ("qwen-max", Some(0.7), Some(4000))
         );
-        assert_eq!((read.prompt, read.tools.map(|tools| tools.len())), (PromptSource::OfAgent, Some(2)));
+        assert_eq!((read.prompt, settings.tools.map(|tools| tools.len())), (PromptSource::OfAgent, Some(2)));
         let warnings: Vec<_> = read.warnings.iter().map(|(line, _)| *line).collect();
         assert_eq!(warnings, [Some(25), Some(21)], "{:?}", read.warnings);
     }

@@ -15,9 +15,9 @@ mod team;
 mod workflow;
 
 pub use definition::{AgentBranch, AgentDefinition, AgentOrchestrator, MemoryScope};
-pub use directory::{AgentDirectory, AgentFault, AgentSources};
+pub use directory::{AgentDirectory, AgentSources};
 pub use manifest::PROFILE_FILE;
-pub use profile::{AgentProfile, BranchChoice, BranchValues, ChosenAgent, DEFAULT_AGENT};
+pub use profile::{AgentProfile, BranchChoice, BranchValues, ChosenAgent, DEFAULT_AGENT, MEMORY_TOOLS};
 pub use prompt::{AgentPrompt, PastMessage, PastTask, PromptValues, UserPreference};
 pub use routes::RouteConfig;
 pub use workflow::{CallEnd, CallResult, StepCall, Workflow, WorkflowNext, WorkflowStop, next_step};

@@ -12,16 +12,35 @@ use super::prompt::AgentPrompt;
 use super::workflow::Workflow;
 use crate::guard::{AccessRules, AccessSettings};
 use crate::text::BoundedTemplate;
+use crate::tools::TOOL_NAMES;
 
 /// The agent that answers if no other is chosen.
 pub const DEFAULT_AGENT: &str = "assistant";
+
+/// The tools of the memory.
+pub const MEMORY_TOOLS: [&str; 4] = ["remember", "recall", "forget", "search_history"];
+/// The tools that run commands. Path rules do not restrict them.
+const RUNS_COMMANDS: [&str; 2] = ["exec", "process"];
+/// The tools that run Git, which reads files itself.
+const READS_BY_GIT: [&str; 4] = ["git_status", "git_diff", "git_log", "git_commit"];
+/// The tools that run code of the project. No rules restrict that code.
+const RUNS_PROJECT: [&str; 7] = [
+    "run_test",
+    "lsp_diagnostics",
+    "lsp_definition",
+    "lsp_references",
+    "lsp_symbols",
+    "lsp_rename",
+    "lsp_code_actions",
+];
+const MCP_READ: &str = "mcp_read";
 
 /// A validated agent. It stays the same until the next reload.
 #[derive(Debug, Default)]
 pub struct AgentProfile {
     pub name: String,
     pub description: String,
-    /// The source: `built-in`, `configuration`, or the path of a `skill.yaml`.
+    /// Where the agent is defined: `built-in`, `configuration`, or the path of a `skill.yaml`.
     pub source: String,
     pub version: Option<String>,
     pub model: Option<String>,
@@ -127,6 +146,36 @@ impl AgentProfile {
         self.workspace.is_some() || self.access.as_ref().is_some_and(|(_, rules)| has_limits(rules))
     }
 
+    /// Returns true if the agent does not have this tool although its list may name it: the agent's rules could not restrict the
+    /// tool, or the agent has no memory.
+    pub fn withholds(&self, tool: &str) -> bool {
+        let (limits_paths, limits_commands, names_commands) = match &self.access {
+            Some((_, rules)) => (rules.limits_paths(), rules.limits_commands(), rules.names_commands()),
+            None => (false, false, false),
+        };
+        // Rules that name the commands are the owner's decision about what `exec` may run.
+        limits_paths && !names_commands && RUNS_COMMANDS.contains(&tool)
+            || limits_paths && READS_BY_GIT.contains(&tool)
+            || (limits_paths || limits_commands) && RUNS_PROJECT.contains(&tool)
+            || self.memory == MemoryScope::None && MEMORY_TOOLS.contains(&tool)
+            // MCP servers are not restricted by an agent's rules: an agent with such rules has only the server tools that it names.
+            || self.is_bound_to_files() && is_of_server(tool) && !self.names(tool)
+    }
+
+    fn names(&self, tool: &str) -> bool {
+        self.tools.as_ref().is_some_and(|tools| tools.iter().any(|named| named == tool))
+    }
+
+    /// Returns the names of the tools that the agent has, without those of MCP servers that its list does not name; `None` for all.
+    pub fn own_tools(&self) -> Option<Vec<&str>> {
+        let known: Vec<&str> = match &self.tools {
+            Some(tools) => tools.iter().map(String::as_str).collect(),
+            None => TOOL_NAMES.iter().map(|(name, ..)| *name).collect(),
+        };
+        let own: Vec<&str> = known.iter().copied().filter(|tool| !self.withholds(tool)).collect();
+        (self.tools.is_some() || own.len() < known.len()).then_some(own)
+    }
+
     /// Returns the agent as JSON, for people and programs.
     pub fn to_json(&self) -> Value {
         let mut shown = json!({
@@ -135,27 +184,28 @@ impl AgentProfile {
             "source": self.source,
             "orchestrator": self.orchestrator,
             "memory": self.memory,
+            "version": self.version,
+            "model": self.model,
+            "temperature": self.temperature,
+            "max_tokens": self.max_tokens,
+            "max_iterations": self.max_iterations,
+            "rounds": self.rounds,
+            "tools": self.own_tools(),
+            "skills": self.skills,
+            "agents": (!self.team.is_empty()).then_some(&self.team),
+            "branches": (!self.branches.is_empty()).then_some(&self.branches),
+            "workflow": self.workflow.as_ref().map(|workflow| workflow.to_json()),
+            "permissions": self.access.as_ref().map(|(settings, _)| settings),
+            "workspace": self.workspace.as_ref().map(|path| path.display().to_string()),
         });
-        let optional = [
-            ("version", self.version.as_ref().map(|version| json!(version))),
-            ("model", self.model.as_ref().map(|model| json!(model))),
-            ("temperature", self.temperature.map(|number| json!(number))),
-            ("max_tokens", self.max_tokens.map(|number| json!(number))),
-            ("max_iterations", self.max_iterations.map(|number| json!(number))),
-            ("rounds", self.rounds.map(|number| json!(number))),
-            ("tools", self.tools.as_ref().map(|tools| json!(tools))),
-            ("skills", self.skills.as_ref().map(|skills| json!(skills))),
-            ("agents", (!self.team.is_empty()).then(|| json!(self.team))),
-            ("branches", (!self.branches.is_empty()).then(|| json!(self.branches))),
-            ("workflow", self.workflow.as_ref().map(|workflow| workflow.to_json())),
-            ("permissions", self.access.as_ref().map(|(settings, _)| json!(settings))),
-            ("workspace", self.workspace.as_ref().map(|path| json!(path.display().to_string()))),
-        ];
-        for (key, value) in optional {
-            if let Some(value) = value {
-                shown[key] = value;
-            }
+        if let Value::Object(fields) = &mut shown {
+            fields.retain(|_, value| !value.is_null());
         }
         shown
     }
+}
+
+/// Returns true for a tool that reaches an MCP server.
+fn is_of_server(name: &str) -> bool {
+    name == MCP_READ || name.contains("__")
 }

@@ -1,7 +1,5 @@
 //! The prompt of an agent: a fixed text, or a template over the message and its context.
 
-use std::sync::Arc;
-
 use serde::Serialize;
 
 use crate::text::{BoundedTemplate, TemplatePurpose};
@@ -11,11 +9,11 @@ const NAMES: [&str; 5] = ["user_input", "conversation_history", "user_preference
 
 /// The prompt of an agent.
 #[derive(Debug)]
-pub enum AgentPrompt {
-    /// The same text for each message. It is part of the system prompt, which model services cache.
-    Fixed(Arc<str>),
-    /// A template that is rendered for each message, and replaces the message.
-    PerMessage { source: String, template: Box<BoundedTemplate> },
+pub struct AgentPrompt {
+    /// The text of the prompt. Without a template, it is part of the system prompt, which model services cache.
+    source: String,
+    /// The template that is rendered for each message, and replaces the message.
+    template: Option<BoundedTemplate>,
 }
 
 /// The values of the template's variables.
@@ -64,49 +62,40 @@ impl AgentPrompt {
         let template = BoundedTemplate::new(source, TemplatePurpose::Prompt, &NAMES)?;
         let example = template.render(PromptValues::example())?;
         if template.used().is_empty() {
-            return Ok(Self::Fixed(example.trim().into()));
+            return Ok(Self { source: example.trim().to_owned(), template: None });
         }
         if !template.used().iter().any(|name| name == NAMES[0]) {
             return Err(
                 "the prompt is a template without {{ user_input }}, so that it would not hold the message".to_owned()
             );
         }
-        Ok(Self::PerMessage { source: source.to_owned(), template: Box::new(template) })
+        Ok(Self { source: source.to_owned(), template: Some(template) })
     }
 
     /// Returns the text of the prompt; for a template, its source.
     pub fn source(&self) -> &str {
-        match self {
-            Self::Fixed(text) => text,
-            Self::PerMessage { source, .. } => source,
-        }
+        &self.source
     }
 
     /// Returns the part for the system prompt.
     pub fn fixed(&self) -> Option<&str> {
-        match self {
-            Self::Fixed(text) => Some(text),
-            Self::PerMessage { .. } => None,
-        }
+        self.template.is_none().then_some(self.source.as_str())
     }
 
     /// Returns the variables whose values the prompt needs for each message.
     pub fn needed(&self) -> &[String] {
-        match self {
-            Self::Fixed(_) => &[],
-            Self::PerMessage { template, .. } => template.used(),
-        }
+        self.template.as_ref().map_or(&[], BoundedTemplate::used)
     }
 
     /// Returns the text that replaces the message. If the template cannot be rendered with these values, only the message is
     /// filled in, and the error is logged.
     pub fn render(&self, values: &PromptValues) -> Option<String> {
-        let Self::PerMessage { source, template } = self else { return None };
+        let template = self.template.as_ref()?;
         Some(template.render(values).unwrap_or_else(|error| {
             tracing::error!(error, "an agent's prompt could not be rendered; only the message is filled in");
             ["{{user_input}}", "{{ user_input }}"]
                 .into_iter()
-                .fold(source.clone(), |text, name| text.replace(name, &values.user_input))
+                .fold(self.source.clone(), |text, name| text.replace(name, &values.user_input))
         }))
     }
 }

@@ -8,13 +8,13 @@ use std::sync::Arc;
 
 use super::built_in::{FOREIGN_AGENT_NAMES, built_in_text};
 use super::definition::{AgentDefinition, AgentOrchestrator};
-use super::manifest::{ManifestProblem, PROFILE_FILE, ProfileManifest, PromptSource};
+use super::manifest::{ManifestProblem, PROFILE_FILE, ProfileManifest, PromptSource, own_tool_name};
 use super::profile::{AgentProfile, DEFAULT_AGENT};
 use super::prompt::AgentPrompt;
 use super::workflow::{WORKFLOW_FILE, Workflow};
-use crate::guard::{AccessRules, AccessSettings, Jail};
+use crate::guard::{AccessRules, Jail};
 use crate::skills::{SkillFile, SkillProblem, SkillSource, SourceScan};
-use crate::tools::{TOOL_NAMES, canonical_name, nearest_tool};
+use crate::tools::TOOL_NAMES;
 
 /// The prefix of a prompt in the configuration that names a file.
 const FILE_PREFIX: &str = "file:";
@@ -30,6 +30,9 @@ pub(super) struct FoundProfile {
     pub source: String,
     pub files: ProfileFiles,
 }
+
+/// The profiles by their names.
+type ProfilesByName = BTreeMap<String, FoundProfile>;
 
 /// The folder of a profile.
 pub(super) enum ProfileFiles {
@@ -108,44 +111,26 @@ fn is_left_out(file: &SkillFile) -> bool {
 }
 
 /// Converts a profile to an agent. `all` are the profiles by name.
-pub(super) fn agent_of(
-    profile: &FoundProfile,
-    all: &BTreeMap<String, FoundProfile>,
-) -> Result<AgentProfile, ManifestProblem> {
+pub(super) fn agent_of(profile: &FoundProfile, all: &ProfilesByName) -> Result<AgentProfile, ManifestProblem> {
     let FoundProfile { manifest, source, .. } = profile;
     let prompt = prompt_of(profile, all, 0)?;
     let prompt = prompt.as_deref().map(AgentPrompt::new).transpose().map_err(|wrong| (None, wrong))?;
-    let tools = manifest.tools.as_deref().map(tool_names).transpose();
-    let access = manifest.access.as_ref().map(access_of).transpose();
-    Ok(AgentProfile {
-        name: manifest.name.clone(),
-        description: manifest.description.clone(),
-        source: source.clone(),
-        version: Some(manifest.version.clone()),
-        model: manifest.model.clone(),
-        temperature: manifest.temperature,
-        max_tokens: manifest.max_tokens,
-        max_iterations: manifest.max_iterations,
-        orchestrator: manifest.orchestrator,
-        prompt,
-        tools: tools.map_err(|wrong| (None, format!("tools: {wrong}")))?,
-        team: manifest.team.clone(),
-        branches: manifest.branches.clone(),
-        workflow: workflow_of(profile)?,
-        skills: manifest.skills.clone().map(|skills| skills.into_iter().collect()),
-        access: access.map_err(|(list, wrong)| (None, format!("permissions.{list}: {wrong}")))?,
-        rounds: manifest.rounds,
-        memory: manifest.memory,
-        ..AgentProfile::default()
-    })
+    let (name, version) = (manifest.name.clone(), Some(manifest.version.clone()));
+    let base = AgentProfile { name, version, source: source.clone(), prompt, ..AgentProfile::default() };
+    // A manifest's settings name no files, so that no folder is needed.
+    let (agent, faults) = override_by(&manifest.settings, base, Path::new(""));
+    match faults.into_iter().next() {
+        Some((key, wrong)) => Err((None, format!("{key}: {wrong}"))),
+        None => Ok(AgentProfile { workflow: workflow_of(profile)?, ..agent }),
+    }
 }
 
 /// Returns the steps of a profile that is a workflow or names a workflow file.
 fn workflow_of(profile: &FoundProfile) -> Result<Option<Arc<Workflow>>, ManifestProblem> {
-    let ProfileManifest { orchestrator, workflow, .. } = &profile.manifest;
-    let file = match (workflow, orchestrator) {
+    let ProfileManifest { settings, workflow, .. } = &profile.manifest;
+    let file = match (workflow, settings.orchestrator) {
         (Some(file), _) => file.as_str(),
-        (None, AgentOrchestrator::Workflow) => WORKFLOW_FILE,
+        (None, Some(AgentOrchestrator::Workflow)) => WORKFLOW_FILE,
         (None, _) => return Ok(None),
     };
     let read = profile.files.read(file).map_err(|wrong| format!("workflow: {wrong}"));
@@ -154,11 +139,7 @@ fn workflow_of(profile: &FoundProfile) -> Result<Option<Arc<Workflow>>, Manifest
 }
 
 /// Returns the text of a profile's prompt; `None` for that of the assistant.
-fn prompt_of(
-    profile: &FoundProfile,
-    all: &BTreeMap<String, FoundProfile>,
-    depth: usize,
-) -> Result<Option<String>, ManifestProblem> {
+fn prompt_of(profile: &FoundProfile, all: &ProfilesByName, depth: usize) -> Result<Option<String>, ManifestProblem> {
     match &profile.manifest.prompt {
         PromptSource::Inline(text) => Ok(Some(text.clone())),
         PromptSource::File(file) => {
@@ -183,15 +164,13 @@ pub(super) fn replacement_of(name: &str) -> Option<&'static str> {
     FOREIGN_AGENT_NAMES.iter().find(|(other, _)| other.eq_ignore_ascii_case(name)).map(|(_, name)| *name)
 }
 
-/// Returns the own names of tools. The tools of an MCP server are known only when it runs, so their names are accepted unchecked.
+/// Returns the own names of tools, each once.
 fn tool_names(names: &[String]) -> Result<Vec<String>, String> {
     let mut own: Vec<String> = Vec::new();
     for name in names {
-        let known = canonical_name(name).map(str::to_owned).or_else(|| name.contains("__").then(|| name.clone()));
-        let known = known.ok_or_else(|| {
-            let near = nearest_tool(name).map_or_else(String::new, |near| format!("; the nearest is {near:?}"));
-            let names = TOOL_NAMES.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ");
-            format!("{name:?} is no tool{near}; there are {names}")
+        let known = own_tool_name(name).map_err(|wrong| {
+            let names = TOOL_NAMES.iter().map(|(name, ..)| *name).collect::<Vec<_>>().join(", ");
+            format!("{name:?} {wrong}; there are {names}")
         })?;
         if !own.contains(&known) {
             own.push(known);
@@ -200,14 +179,8 @@ fn tool_names(names: &[String]) -> Result<Vec<String>, String> {
     Ok(own)
 }
 
-fn access_of(settings: &AccessSettings) -> Result<(AccessSettings, Arc<AccessRules>), (&'static str, String)> {
-    Ok((settings.clone(), Arc::new(AccessRules::new(settings)?)))
-}
-
-/// Applies the configured overrides to an agent. `base` is the folder of the configuration file.
-///
-/// # Errors
-/// Returns all invalid keys, and why.
+/// Applies the configured overrides to an agent. `base` is the folder of the configuration file. Also returns all invalid keys, and
+/// why; an agent with such a key must not be used.
 pub(super) fn override_by(
     definition: &AgentDefinition,
     mut agent: AgentProfile,
@@ -222,35 +195,25 @@ pub(super) fn override_by(
         agent.model = Some(definition.model.clone());
     }
     if !definition.prompt.is_empty() {
-        match prompt_text(&definition.prompt, base).and_then(|text| AgentPrompt::new(&text)) {
-            Ok(prompt) => agent.prompt = Some(prompt),
-            Err(wrong) => fault("prompt", wrong),
-        }
+        let prompt = prompt_text(&definition.prompt, base).and_then(|text| AgentPrompt::new(&text));
+        agent.prompt = prompt.map_err(|wrong| fault("prompt", wrong)).ok();
     }
     if let Some(tools) = &definition.tools {
-        match tool_names(tools) {
-            Ok(tools) => agent.tools = Some(tools),
-            Err(wrong) => fault("tools", wrong),
-        }
+        agent.tools = tool_names(tools).map_err(|wrong| fault("tools", wrong)).ok();
     }
     if let Some(skills) = &definition.skills {
         agent.skills = Some(skills.iter().cloned().collect());
     }
     if let Some(permissions) = &definition.permissions {
-        match access_of(permissions) {
-            Ok(access) => agent.access = Some(access),
-            Err((list, wrong)) => fault(&format!("permissions.{list}"), wrong),
-        }
+        let access = AccessRules::new(permissions).map(|rules| (permissions.clone(), Arc::new(rules)));
+        agent.access = access.map_err(|(list, wrong)| fault(&format!("permissions.{list}"), wrong)).ok();
     }
     if !definition.workflow.is_empty() {
         let file =
             definition.workflow.strip_prefix(FILE_PREFIX).map_or_else(String::new, |file| format!("{}, ", file.trim()));
-        match prompt_text(&definition.workflow, base)
-            .and_then(|text| Workflow::parse(&text).map_err(|wrong| format!("{file}{wrong}")))
-        {
-            Ok(workflow) => agent.workflow = Some(Arc::new(workflow)),
-            Err(wrong) => fault("workflow", wrong),
-        }
+        let workflow = prompt_text(&definition.workflow, base)
+            .and_then(|text| Workflow::parse(&text).map_err(|wrong| format!("{file}{wrong}")));
+        agent.workflow = workflow.map(Arc::new).map_err(|wrong| fault("workflow", wrong)).ok();
     }
     if let Some(team) = &definition.agents {
         agent.team.clone_from(team);

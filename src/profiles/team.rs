@@ -26,14 +26,17 @@ depend on each other, and hand all of them out in one response with spawn(task, 
 look, and what to answer. Each answer is the result of its call. Then combine them: what they agree on, where they contradict each \
 other, with the places that they name. Ask again only for what is missing.";
 
+/// The agents by their names.
+type AgentsByName = BTreeMap<String, Arc<AgentProfile>>;
+
+/// An invalid key of an agent, and what is wrong with it.
+type KeyFault = (&'static str, String);
+
 /// Adds to an agent what it needs from the others, which are in `all`.
 ///
 /// # Errors
 /// Returns the invalid key, and what is wrong with it.
-pub(super) fn complete(
-    mut agent: AgentProfile,
-    all: &BTreeMap<String, Arc<AgentProfile>>,
-) -> Result<AgentProfile, (&'static str, String)> {
+pub(super) fn complete(mut agent: AgentProfile, all: &AgentsByName) -> Result<AgentProfile, KeyFault> {
     let is_lead = matches!(agent.orchestrator, AgentOrchestrator::MultiAgent | AgentOrchestrator::ParallelExplore);
     let is_chooser = agent.orchestrator == AgentOrchestrator::Conditional;
     if !is_lead && !agent.team.is_empty() {
@@ -60,10 +63,7 @@ pub(super) fn complete(
     Ok(agent)
 }
 
-fn set_up_lead(
-    agent: &mut AgentProfile,
-    all: &BTreeMap<String, Arc<AgentProfile>>,
-) -> Result<(), (&'static str, String)> {
+fn set_up_lead(agent: &mut AgentProfile, all: &AgentsByName) -> Result<(), KeyFault> {
     if agent.team.is_empty() || agent.team.len() > MAX_TEAM {
         return Err(("agents", format!("names {} agents; a lead has 1 to {MAX_TEAM}", agent.team.len())));
     }
@@ -87,11 +87,7 @@ fn add_spawn(agent: &mut AgentProfile) {
 }
 
 /// Checks the agents and tools of a workflow, and adds the agents to the team.
-fn set_up_workflow(
-    agent: &mut AgentProfile,
-    workflow: &Workflow,
-    all: &BTreeMap<String, Arc<AgentProfile>>,
-) -> Result<(), (&'static str, String)> {
+fn set_up_workflow(agent: &mut AgentProfile, workflow: &Workflow, all: &AgentsByName) -> Result<(), KeyFault> {
     if agent.prompt.is_some() || agent.model.is_some() {
         let reason = "is a workflow, which asks no model itself: set prompt and model on the agents of its steps";
         return Err(("orchestrator", reason.to_owned()));
@@ -118,7 +114,7 @@ fn set_up_workflow(
 }
 
 /// Returns the chain of workflows from the agent `from` to the agent `to`, if there is one.
-fn way_back(from: &str, to: &str, all: &BTreeMap<String, Arc<AgentProfile>>) -> Option<String> {
+fn way_back(from: &str, to: &str, all: &AgentsByName) -> Option<String> {
     let (mut seen, mut open) = (BTreeSet::new(), vec![vec![from]]);
     while let Some(way) = open.pop() {
         let last = way.last().copied()?;
@@ -126,17 +122,18 @@ fn way_back(from: &str, to: &str, all: &BTreeMap<String, Arc<AgentProfile>>) -> 
             return Some(format!("{to}, {}", way.join(", ")));
         }
         let Some(agent) = all.get(last).filter(|_| seen.insert(last)) else { continue };
-        let steps = agent.workflow.iter().flat_map(|workflow| workflow.agents());
-        let branches = agent.branches.iter().map(|branch| branch.agent.as_str());
-        open.extend(steps.chain(branches).map(|next| [&way[..], &[next]].concat()));
+        open.extend(called_agents(agent).map(|next| [&way[..], &[next]].concat()));
     }
     None
 }
 
-fn set_up_chooser(
-    agent: &mut AgentProfile,
-    all: &BTreeMap<String, Arc<AgentProfile>>,
-) -> Result<(), (&'static str, String)> {
+/// Returns the agents of the steps and branches of an agent.
+pub(super) fn called_agents(agent: &AgentProfile) -> impl Iterator<Item = &str> {
+    let steps = agent.workflow.iter().flat_map(|workflow| workflow.agents());
+    steps.chain(agent.branches.iter().map(|branch| branch.agent.as_str()))
+}
+
+fn set_up_chooser(agent: &mut AgentProfile, all: &AgentsByName) -> Result<(), KeyFault> {
     let wrong = |wrong: String| Err(("branches", wrong));
     if agent.branches.is_empty() || agent.branches.len() > MAX_TEAM {
         return wrong(format!("has {} branches; there are 1 to {MAX_TEAM}", agent.branches.len()));
@@ -175,11 +172,7 @@ fn set_up_chooser(
 }
 
 /// Returns another agent by its own name.
-fn other<'a>(
-    name: &str,
-    agent: &AgentProfile,
-    all: &'a BTreeMap<String, Arc<AgentProfile>>,
-) -> Result<&'a AgentProfile, String> {
+fn other<'a>(name: &str, agent: &AgentProfile, all: &'a AgentsByName) -> Result<&'a AgentProfile, String> {
     match all.get(name) {
         // `all` does not contain the agent while it is being completed.
         _ if name == agent.name => Err(format!("{name} is the agent itself")),

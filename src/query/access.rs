@@ -16,7 +16,8 @@ const TOKEN_PREFIX: &str = "dyt_";
 const MAX_NAME: usize = 32;
 
 /// What a token allows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, strum::EnumString, strum::IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 pub enum TokenScope {
     /// Everything, as the owner.
     Admin,
@@ -31,15 +32,7 @@ impl TokenScope {
 
     /// Returns the word in the store and on the command line.
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Admin => "admin",
-            Self::Chat => "chat",
-            Self::Read => "read",
-        }
-    }
-
-    pub fn parse(word: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|scope| scope.as_str() == word)
+        self.into()
     }
 }
 
@@ -103,7 +96,7 @@ async fn add(store: &Store, name: &str, scope: &str, reuse: bool) -> Result<Valu
             truncate(name, 100)
         )));
     }
-    let Some(scope) = TokenScope::parse(scope) else {
+    let Ok(scope) = scope.parse::<TokenScope>() else {
         let known = TokenScope::ALL.map(TokenScope::as_str).join(", ");
         return Err(TokenError::Invalid(format!("scope: {:?} is not known; allowed: {known}", truncate(scope, 100))));
     };

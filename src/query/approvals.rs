@@ -6,6 +6,7 @@ use super::queue::{AfterCommit, AppliedChange};
 use super::rows::{LIST_LIMIT, timestamp};
 use crate::store::approvals::{self, ApprovalRow, ApprovalState};
 use crate::store::{Connection, StoreError};
+use crate::text::visible::{quote_visibly, visible_json};
 
 /// An answer of the owner.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,8 +48,14 @@ pub(super) fn answer(
     Ok(Some(AppliedChange { answer: answered, after: AfterCommit::Resume { turn: row.turn, session: row.session } }))
 }
 
+/// Returns a request as data, and under `shown` the texts that the owner decides about, as `daoyou approvals list` shows them.
 fn view(row: &ApprovalRow) -> Value {
     let arguments = serde_json::from_str(&row.arguments).unwrap_or_else(|_| json!(row.arguments));
+    let shown = json!({
+        "arguments": visible_json(arguments.clone()),
+        "session": quote_visibly(&row.session),
+        "taint": row.taint.iter().map(|source| quote_visibly(source)).collect::<Vec<_>>(),
+    });
     json!({
         "id": row.code,
         "tool": row.tool,
@@ -58,5 +65,6 @@ fn view(row: &ApprovalRow) -> Value {
         "taint": row.taint,
         "created": timestamp(row.created_at),
         "expires": timestamp(row.expires_at),
+        "shown": shown,
     })
 }

@@ -39,7 +39,7 @@ pub enum JobQuery {
 pub enum JobChange {
     /// JSON with the fields of [`JobRequest`].
     Add(Value),
-    /// Replaces a job, which keeps its id; the fields are those of [`JobChange::Add`].
+    /// Changes a job, which keeps its id. The fields are those of [`JobChange::Add`]; those that are not given stay.
     Edit {
         job: String,
         fields: Value,
@@ -106,7 +106,7 @@ fn answer(connection: &Connection, query: &JobQuery, context: &JobContext) -> Re
             let runs = job_runs::of_job(connection, job, (*limit).min(HISTORY_LIMIT))?;
             if runs.is_empty() {
                 // A job that has not run yet has an empty history; an unknown job is an error.
-                cron::find(connection, &JobScope::All, job)?;
+                cron::find(connection, job)?;
             }
             Ok(runs.iter().map(run).collect())
         }
@@ -120,25 +120,25 @@ fn write(
     context: &JobContext,
     now: Timestamp,
 ) -> Result<AppliedJobChange, JobError> {
-    let all = JobScope::All;
     let answer = match change {
         JobChange::Add(fields) => {
             let new = JobRequest::from_json(fields)?.into_new_job(&JobOrigin::terminal(), context, now)?;
             view(&cron::add(connection, &new, context.settings.config.max_jobs, now)?, context)
         }
         JobChange::Edit { job, fields } => {
-            let new = JobRequest::from_json(fields)?.into_new_job(&JobOrigin::terminal(), context, now)?;
-            view(&cron::replace(connection, &all, job, &new, now)?, context)
+            let old = cron::find(connection, job)?;
+            let new = JobRequest::edit(&old.body, fields, context, now)?;
+            view(&cron::replace(connection, job, &new, now)?, context)
         }
         JobChange::Remove(job) => {
-            let (id, name) = cron::remove(connection, &all, job)?;
+            let (id, name) = cron::remove(connection, job)?;
             json!({ "id": id, "name": name, "removed": true })
         }
-        JobChange::Enable(job) => view(&cron::set_enabled(connection, &all, job, true, now)?, context),
-        JobChange::Disable(job) => view(&cron::set_enabled(connection, &all, job, false, now)?, context),
+        JobChange::Enable(job) => view(&cron::set_enabled(connection, job, true, now)?, context),
+        JobChange::Disable(job) => view(&cron::set_enabled(connection, job, false, now)?, context),
         JobChange::Import(text) => json!(cron::import(connection, text, context, now)?),
         JobChange::Run(job) => {
-            let job = cron::find(connection, &all, job)?;
+            let job = cron::find(connection, job)?;
             let fired = cron::run_now(connection, &job, &context.settings, now)?;
             let answer = json!({ "id": job.row.id, "name": job.row.name, "due": timestamp(now.as_millisecond()) });
             return Ok(AppliedJobChange { answer, fired: Some(fired) });
@@ -163,7 +163,7 @@ pub fn preview(fields: &Value, context: &JobContext, now: Timestamp) -> Result<V
 }
 
 fn show(connection: &Connection, job: &str, context: &JobContext) -> Result<Value, JobError> {
-    let job = cron::find(connection, &JobScope::All, job)?;
+    let job = cron::find(connection, job)?;
     let mut view = view(&job, context);
     let upcoming = job.row.enabled.then(|| job.body.schedule.upcoming(Timestamp::now(), VIEW_TIMES));
     view["upcoming"] = upcoming.unwrap_or_default().iter().map(|at| json!(at)).collect();

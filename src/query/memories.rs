@@ -10,8 +10,7 @@ use super::rows::timestamp;
 use super::sessions::{self, MAX_LISTED_FAULTS, check_search_text, import_faults};
 use crate::memory::{
     self, EntryRequest, ExportedMemory, HitLocation, MemoryEntry, MemoryError, MemoryKind, MemoryOrigin,
-    MemorySelection, MemoryService, MemorySettings, NewMemoryEntry, OwnerSelection, RecallHit, RecallQuery,
-    RememberOutcome,
+    MemorySelection, MemoryService, MemorySettings, NewMemoryEntry, RecallHit, RecallQuery, RememberOutcome,
 };
 use crate::store::{Connection, Durability, StoreError, memories, memory_queries, notes, now_ms, vectors};
 
@@ -89,7 +88,8 @@ pub async fn read(service: &MemoryService, query: MemoryQuery) -> Result<Value, 
     if settings.workspace.is_dir() {
         service.import_by_hand().await;
     }
-    let read = move |connection: &Connection| separate_store_errors(answer(connection, &query, &settings, now));
+    let read =
+        move |connection: &Connection| MemoryError::separate_store_errors(answer(connection, &query, &settings, now));
     match service.store.read(read).await?? {
         MemoryAnswer::Complete(answer) => Ok(answer),
         MemoryAnswer::Search(query) => Ok(service.find(query).await?.iter().map(hit).collect()),
@@ -105,18 +105,10 @@ pub async fn apply(service: &Arc<MemoryService>, change: MemoryChange) -> Result
         service.import_by_hand().await;
     }
     let written = service.clone();
-    let work = move |connection: &Connection| separate_store_errors(write(connection, &change, &written));
+    let work = move |connection: &Connection| MemoryError::separate_store_errors(write(connection, &change, &written));
     let answer = service.store.write(Durability::Synced, work).await??;
     service.notify_changes();
     Ok(answer)
-}
-
-/// Separates errors of the store, which roll the transaction back, from all other errors.
-fn separate_store_errors<T>(result: Result<T, MemoryError>) -> Result<Result<T, MemoryError>, StoreError> {
-    match result {
-        Err(MemoryError::Store(error)) => Err(error),
-        settled => Ok(settled),
-    }
 }
 
 /// The store's part of a result.
@@ -142,18 +134,20 @@ fn answer(
         MemoryQuery::Show(id) => show(connection, *id)?,
         MemoryQuery::Search { text, selection, since, limit } => {
             let kind = selection.kind()?;
-            let owners = selection.owner_selection(&settings.identities)?.owners(connection)?;
+            let owners = match selection.owner(&settings.identities)? {
+                Some(owner) => vec![owner],
+                None => memory::all_owners(connection)?,
+            };
             check_search_text(text)?;
             return Ok(MemoryAnswer::Search(RecallQuery {
                 text: text.trim().to_owned(),
                 owners,
                 kinds: kind.map_or_else(|| MemoryKind::ALL.to_vec(), |kind| vec![kind]),
                 messages: kind.is_none(),
-                session: None,
                 since: parse_since(since.as_deref())?,
-                until: None,
                 least: LEAST_SIMILARITY,
                 limit: hit_count(*limit)?,
+                ..RecallQuery::default()
             }));
         }
         MemoryQuery::SearchMessages { text, session, since, limit } => {
@@ -197,17 +191,8 @@ fn edited(old: &MemoryEntry, text: &str) -> Result<NewMemoryEntry, MemoryError> 
         let wrong = format!("{} is nothing that is edited by hand; allowed: fact, preference", old.kind.as_str());
         return Err(MemoryError::Wrong(wrong));
     }
-    let new = NewMemoryEntry {
-        owner: old.owner.clone(),
-        kind: old.kind,
-        name: old.name.clone(),
-        text: text.to_owned(),
-        detail: json!({}),
-        origin: MemoryOrigin::Command,
-        source: None,
-        confidence: 1.0,
-    };
-    Ok(memory::validate_entry(&new)?)
+    let new = NewMemoryEntry::new(old.owner.clone(), old.kind, text, MemoryOrigin::Command);
+    Ok(memory::validate_entry(&NewMemoryEntry { name: old.name.clone(), ..new })?)
 }
 
 fn remembered(connection: &Connection, outcome: RememberOutcome) -> Result<Value, MemoryError> {
@@ -230,11 +215,8 @@ fn page(
     limit: u32,
 ) -> Result<Vec<MemoryEntry>, MemoryError> {
     let kind = selection.kind()?.map(MemoryKind::as_str);
-    let owners = match selection.owner_selection(&settings.identities)? {
-        OwnerSelection::All => None,
-        whose => Some(whose.owners(connection)?.iter().map(|owner| owner.as_str().to_owned()).collect::<Vec<_>>()),
-    };
-    let rows = memory_queries::page(connection, owners.as_deref(), kind, before, limit)?;
+    let owner = selection.owner(&settings.identities)?;
+    let rows = memory_queries::page(connection, owner.as_ref().map(memory::Owner::as_str), kind, before, limit)?;
     Ok(rows.into_iter().filter_map(MemoryEntry::from_row).collect())
 }
 

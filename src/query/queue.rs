@@ -4,9 +4,9 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::rows::{LIST_LIMIT, inbound, outbound};
-use crate::bus::OutboundBody;
+use crate::bus::{OutboundBody, mark_cancelled};
 use crate::origin::TurnOrigin;
-use crate::store::inbox::InboxState;
+use crate::store::inbox::MessageStatus;
 use crate::store::turn_steps::TurnStepRow;
 use crate::store::{Connection, StoreError, inbox, outbox, turn_steps};
 
@@ -14,7 +14,8 @@ use crate::store::{Connection, StoreError, inbox, outbox, turn_steps};
 const RETRY_LIMIT: u32 = 10_000;
 
 /// Entries of the queue that can be retried, by their state.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, strum::EnumString, strum::IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 pub enum RetryClass {
     /// A delivery or a message that was given up.
     Dead,
@@ -30,17 +31,12 @@ impl RetryClass {
     pub const ALL: [Self; 4] = [Self::Dead, Self::Failed, Self::Waiting, Self::Unknown];
 
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Dead => "dead",
-            Self::Failed => "failed",
-            Self::Waiting => "waiting",
-            Self::Unknown => "unknown",
-        }
+        self.into()
     }
 
     /// Parses names separated by commas; `None` if one is unknown.
     pub fn parse_list(text: &str) -> Option<Vec<Self>> {
-        text.split(',').map(|name| Self::ALL.into_iter().find(|class| class.as_str() == name)).collect()
+        text.split(',').map(|name| name.parse().ok()).collect()
     }
 }
 
@@ -75,6 +71,8 @@ pub enum AfterCommit {
         turn: Uuid,
         session: String,
     },
+    /// These turns, with their sessions, are marked for cancellation.
+    Stop(Vec<(Uuid, String)>),
     /// The model services must be tried again at once.
     RetryServices,
     All(Vec<AfterCommit>),
@@ -83,7 +81,8 @@ pub enum AfterCommit {
 /// Lists undelivered rows of the outbox, and messages that wait or were given up.
 pub(super) fn list(connection: &Connection) -> Result<Value, StoreError> {
     let mut all: Vec<Value> = outbox::undelivered(connection, LIST_LIMIT)?.iter().map(outbound).collect();
-    all.extend(inbox::all_waiting(connection, LIST_LIMIT)?.iter().map(inbound));
+    // Without a running gateway, a dropped message ends at the next start.
+    all.extend(inbox::all_waiting(connection, LIST_LIMIT)?.iter().filter(|row| !row.cancel).map(inbound));
     all.extend(inbox::dead(connection, LIST_LIMIT)?.iter().map(inbound));
     Ok(Value::Array(all))
 }
@@ -170,7 +169,7 @@ pub(super) fn retry(connection: &Connection, id: Uuid) -> Result<Option<AppliedC
         let answer = json!({ "id": id, "state": "pending", "tried_again": true });
         return Ok(Some(AppliedChange { answer, after: AfterCommit::MakeDue { channel } }));
     }
-    if inbox::find(connection, id)?.is_some_and(|row| row.state == InboxState::Waiting) {
+    if inbox::find(connection, id)?.is_some_and(|row| row.state == MessageStatus::Waiting) {
         // A turn that waits for sub-agents or a person continues when they answer.
         let asked_again = inbox::waits_for_model(connection, id)?;
         let answer = json!({ "id": id, "state": "waiting", "asked_again": asked_again });
@@ -188,7 +187,7 @@ pub(super) fn retry(connection: &Connection, id: Uuid) -> Result<Option<AppliedC
     Ok(revived.map(|(session, messages)| AppliedChange { answer, after: AfterCommit::Run { session, messages } }))
 }
 
-/// Removes an undelivered row or a dead message.
+/// Removes an undelivered row or a dead message. The turn of a message that has not ended is stopped, as `/stop` does.
 pub(super) fn remove(connection: &Connection, id: Uuid) -> Result<Option<AppliedChange>, StoreError> {
     let answer = json!({ "id": id, "dropped": true });
     if let Some(row) = outbox::find(connection, id)? {
@@ -196,7 +195,11 @@ pub(super) fn remove(connection: &Connection, id: Uuid) -> Result<Option<Applied
         let after = if was_pending { AfterCommit::Forget { channel: row.channel } } else { AfterCommit::Nothing };
         return Ok(outbox::remove(connection, id)?.then_some(AppliedChange { answer, after }));
     }
-    Ok(inbox::drop_dead(connection, id)?.then_some(AppliedChange { answer, after: AfterCommit::Nothing }))
+    if inbox::drop_dead(connection, id)? {
+        return Ok(Some(AppliedChange { answer, after: AfterCommit::Nothing }));
+    }
+    let stopped = mark_cancelled(connection, id)?;
+    Ok((!stopped.is_empty()).then_some(AppliedChange { answer, after: AfterCommit::Stop(stopped) }))
 }
 
 #[cfg(test)]

@@ -64,7 +64,7 @@ pub(super) fn inbound(row: &InboxRow) -> Value {
         "kind": "inbound",
         "id": row.id,
         "turn": row.turn,
-        "state": row.state.as_str(),
+        "state": row.state,
         "session": row.session,
         "channel": row.channel,
         "chat_id": row.chat_id,

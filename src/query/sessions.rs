@@ -12,13 +12,14 @@ use super::rows::{self, LIST_LIMIT, timestamp};
 use crate::bus::OutboundBody;
 use crate::chat::{ChatMessage, without_notes};
 use crate::llm::costs_in_words;
-use crate::memory::{self, MemoryError, MemorySettings, Owner, session_file};
-use crate::store::checkpoints::CheckpointError;
+use crate::memory::session_file::{self, SessionFile};
+use crate::memory::{self, MemoryError, MemorySettings, Owner};
+use crate::store::checkpoints::{self, CheckpointError};
 use crate::store::inbox::{self, InboxRow};
 use crate::store::messages::{self, MessageRow, Ownership, SessionHead, SessionSummary};
 use crate::store::ownership;
 use crate::store::usage::{self, UsageScope};
-use crate::store::{Connection, StoreError, memories, now_ms, outbox, session_import, session_memory};
+use crate::store::{Connection, StoreError, approvals, memories, now_ms, outbox, session_import, session_memory};
 
 /// The channel of the page.
 const PAGE: &str = "page";
@@ -28,6 +29,8 @@ const PREVIEW_MESSAGES: i64 = 20;
 /// The longest title that is taken from a message, in characters.
 const TITLE_LENGTH: usize = 60;
 
+/// The source of an imported conversation that may hold foreign content.
+const IMPORT_SOURCE: &str = "import";
 /// The most faults of an import that its error lists.
 pub(super) const MAX_LISTED_FAULTS: usize = 20;
 
@@ -95,6 +98,11 @@ pub fn page_chat_of_session(session: &str) -> &str {
     chat.filter(|chat| !chat.contains(':')).unwrap_or(session)
 }
 
+/// Returns true if a key names a channel and a chat, so that a message can go to the session.
+pub fn is_chat_key(key: &str) -> bool {
+    key.split_once(':').is_some_and(|(channel, chat)| !channel.is_empty() && !chat.is_empty())
+}
+
 /// Returns the channel in the key of a session.
 fn channel_of(session: &str) -> &str {
     let mut parts = session.match_indices(':').map(|(at, _)| at);
@@ -152,6 +160,7 @@ pub(super) fn show(connection: &Connection, key: &str) -> Result<Option<Value>, 
         "session": key,
         "owner": ownership.owner.map(|owner| memory::owner_label(&Owner::from_stored(&owner)).to_owned()),
         "shared": ownership.is_shared,
+        "tainted": !approvals::taint_of_epoch(connection, key, head.epoch)?.is_empty(),
         "epoch": head.epoch,
         "model": head.model,
         "agent": head.agent,
@@ -177,8 +186,8 @@ fn message(connection: &Connection, row: &MessageRow) -> Result<Value, StoreErro
     let mut view = json!({ "seq": row.seq, "at": timestamp(row.at), "turn": row.turn, "role": row.role });
     if row.role == "user" {
         view["text"] = json!(message["content"].as_str().map(memory::written).unwrap_or_default());
-        let turn = row.turn.parse().ok();
-        let asked = turn.map(|turn| inbox::of_turn(connection, turn)).transpose()?.unwrap_or_default();
+        let asked = asked(connection, row)?;
+        view["at"] = json!(timestamp(received_at(row, &asked)));
         let mut files = Vec::new();
         for asked in &asked {
             files.extend(inbound_files(asked)?);
@@ -189,6 +198,18 @@ fn message(connection: &Connection, row: &MessageRow) -> Result<Value, StoreErro
     }
     view["message"] = message;
     Ok(view)
+}
+
+/// Returns the accepted messages that a person's message of the history is made of. An imported one has none.
+fn asked(connection: &Connection, row: &MessageRow) -> Result<Vec<InboxRow>, StoreError> {
+    let turn = row.turn.parse().ok();
+    Ok(turn.map(|turn| inbox::of_turn(connection, turn)).transpose()?.unwrap_or_default())
+}
+
+/// Returns when a person's message was received. All rows of a turn have the time of its end, because forgetting needs the time of
+/// the memories that a row quotes.
+fn received_at(row: &MessageRow, asked: &[InboxRow]) -> i64 {
+    asked.first().map_or(row.at, |first| first.received_at)
 }
 
 /// Returns the files of an accepted message.
@@ -266,6 +287,33 @@ pub fn cleared(session: &str, cleared: bool) -> Value {
     json!({ "session": session, "cleared": cleared })
 }
 
+/// Returns the turn before the last turn of a session, or `Some(None)` if the last turn is the first one of the conversation. Returns
+/// `None` if the last turn is not in the history, so that there is nothing to go back from.
+///
+/// # Errors
+/// `last` is not the last turn of the session, the session is busy, or it cannot go back to the turn before.
+pub fn turn_before(
+    connection: &Connection,
+    session: &str,
+    last: Uuid,
+) -> Result<Option<Option<Uuid>>, CheckpointError> {
+    if !inbox::open_of_session(connection, session, 1)?.is_empty() {
+        return Err(CheckpointError::Busy(session.to_owned()));
+    }
+    if checkpoints::current_turn(connection, session)? == Some(last) {
+        let before = checkpoints::turn_before(connection, session, last)?;
+        let point = before.map(|turn| checkpoints::find(connection, session, turn)).transpose()?;
+        return Ok(Some(point.map(|point| point.turn)));
+    }
+    if checkpoints::has_messages(connection, session, last)? {
+        return Err(CheckpointError::NotLast(last));
+    }
+    if inbox::of_turn(connection, last)?.iter().any(|row| row.session == session) {
+        return Ok(None);
+    }
+    Err(CheckpointError::Unknown(last.to_string()))
+}
+
 /// Searches the messages of one session, or of all sessions of all owners; the best match comes first.
 ///
 /// # Errors
@@ -321,9 +369,9 @@ pub(super) fn transcript(connection: &Connection, key: &str) -> Result<Option<Va
         match serde_json::from_str(&row.body)? {
             ChatMessage::User { content, images } => {
                 let images: Vec<_> = images.iter().map(|image| json!(image)).collect();
-                transcript.push(
-                    json!({ "at": timestamp(row.at), "role": "user", "text": memory::written(&content), "images": images }),
-                );
+                let at = timestamp(received_at(&row, &asked(connection, &row)?));
+                transcript
+                    .push(json!({ "at": at, "role": "user", "text": memory::written(&content), "images": images }));
             }
             ChatMessage::Assistant { content, tool_calls, .. } => {
                 let calls = tool_calls.iter().map(
@@ -357,7 +405,7 @@ pub fn export_lines(session: &Value) -> Vec<Value> {
         if let Some(fields) = line.as_object_mut() {
             fields.retain(|key, _| !matches!(key.as_str(), "text" | "attachments"));
         }
-        for key in ["session", "owner", "shared"] {
+        for key in ["session", "owner", "shared", "tainted"] {
             // False and unknown values are omitted.
             if !matches!(session[key], Value::Null | Value::Bool(false)) {
                 line[key] = session[key].clone();
@@ -376,27 +424,30 @@ pub fn import(
     owner: Option<&str>,
     settings: &MemorySettings,
 ) -> Result<Value, MemoryError> {
-    let file = session_file::read(text, &settings.zone, Timestamp::now())
+    let SessionFile { conversation, messages } = session_file::read(text, &settings.zone, Timestamp::now())
         .map_err(|faults| MemoryError::Wrong(import_faults(&faults, faults.len())))?;
-    let Some(session) = session.or(file.key.as_deref()) else {
+    let Some(session) = session.or(conversation.key.as_deref()) else {
         let wrong = "the file names no session; say what it is to be called with --session KEY, such as cli:old";
         return Err(MemoryError::Wrong(wrong.to_owned()));
     };
     // Under its own key the session keeps the owner that the file names; under another key it belongs to the importing user.
-    let keeps_key = owner.is_none() && file.key.as_deref() == Some(session);
-    let is_shared = keeps_key && file.is_shared;
-    let owner = match owner.or(file.owner.as_deref().filter(|_| keeps_key)) {
+    let keeps_key = owner.is_none() && conversation.key.as_deref() == Some(session);
+    let is_shared = keeps_key && conversation.is_shared;
+    let owner = match owner.or(conversation.owner.as_deref().filter(|_| keeps_key)) {
         Some(stranger) if keeps_key && stranger.starts_with("stranger:") => Owner::from_stored(stranger),
         Some(owner) => memory::parse_owner(owner, &settings.identities).map_err(MemoryError::Wrong)?,
         None => Owner::gateway(),
     };
     let ownership = Ownership { owner: Some(owner.as_str().to_owned()), is_shared };
-    let begun = session_import::begin(connection, session, &ownership, &file.messages);
+    let begun = session_import::begin(connection, session, &ownership, &messages);
     begun.map_err(|error| match error {
         CheckpointError::Store(error) => MemoryError::Store(error),
         other => MemoryError::Wrong(other.to_string()),
     })?;
-    Ok(json!({ "session": session, "owner": memory::owner_label(&owner), "messages": file.messages.len() }))
+    if conversation.is_tainted {
+        approvals::add_taint(connection, session, 0, &[IMPORT_SOURCE.to_owned()].into())?;
+    }
+    Ok(json!({ "session": session, "owner": memory::owner_label(&owner), "messages": messages.len() }))
 }
 
 /// Returns an error with the first faults of a file, one per line, and the number of the others; it says that nothing was imported.
@@ -410,6 +461,26 @@ pub(super) fn import_faults(faults: &[String], count: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::store::inbox::NewInboxRow;
+    use crate::store::{Durability, Store};
+
+    #[tokio::test]
+    async fn a_persons_message_has_the_time_of_its_receipt() {
+        let (_folder, store) = Store::temporary();
+        let work = |connection: &Connection| {
+            let turn = Uuid::from_u128(1);
+            inbox::insert(connection, &NewInboxRow { received_at: 5, ..NewInboxRow::sample(turn, "s") })?;
+            let messages = [ChatMessage::user("hi"), ChatMessage::assistant("hello")];
+            let bodies = messages.iter().map(|message| (message.role(), serde_json::to_string(message).unwrap()));
+            messages::append(connection, "s", turn, bodies)?;
+            Ok([show(connection, "s")?, transcript(connection, "s")?].map(Option::unwrap))
+        };
+        for view in store.write(Durability::Logged, work).await.unwrap() {
+            let messages = view["messages"].as_array().unwrap();
+            assert_eq!(messages[0]["at"], "1970-01-01T00:00:00.005Z", "{view}");
+            assert_ne!(messages[1]["at"], messages[0]["at"], "{view}");
+        }
+    }
 
     #[test]
     fn the_faults_of_an_import_are_listed_up_to_a_limit() {

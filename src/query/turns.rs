@@ -1,5 +1,6 @@
 //! Turns: their steps and usage, and the restore and fork of sessions.
 
+use daoyou_channels::text::truncate;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
@@ -10,10 +11,13 @@ use crate::store::checkpoints::{self, CheckpointError};
 use crate::store::usage::{self, UsageScope};
 use crate::store::{Connection, StoreError, inbox, messages, outbox, spawns, turn_steps};
 
+/// The longest text of a message in a list, in characters.
+const MAX_CONTENT: usize = 200;
 /// The number of random keys that are tried for a fork.
 const KEY_TRIES: usize = 8;
 
-/// Lists the turns of one session or of all, the newest first; `None` if the session does not exist.
+/// Lists the turns of one session or of all, the newest first, with the beginnings of their messages; `None` if the session does not
+/// exist.
 pub(super) fn list(
     connection: &Connection,
     session: Option<&str>,
@@ -35,6 +39,7 @@ pub(super) fn list(
             let spent = usage::total(connection, UsageScope::Turn(row.turn))?;
             let models: Vec<_> = spent.models.iter().map(|model| model.model.as_str()).collect();
             let mut view = inbound(row);
+            view["content"] = json!(truncate(&row.content, MAX_CONTENT));
             view["model"] = if models.is_empty() { Value::Null } else { json!(models.join(", ")) };
             view["tokens"] = json!(spent.tokens.input + spent.tokens.output);
             view["input_tokens"] = json!(spent.tokens.input);
@@ -124,6 +129,8 @@ pub fn restored(connection: &Connection, turn: Uuid, session: &str) -> Result<Va
 pub(super) fn fork(connection: &Connection, id: &str, session: Option<&str>) -> Result<Value, CheckpointError> {
     let point = checkpoints::of_turn(connection, checkpoints::find_turn(connection, id)?)?;
     let copied = match session {
+        // Nobody could write to such a session.
+        Some(session) if !sessions::is_chat_key(session) => Err(CheckpointError::InvalidKey(session.to_owned())),
         Some(session) => checkpoints::fork(connection, &point, session).map(|copied| (session.to_owned(), copied)),
         None => fork_with_random_key(connection, &point),
     };
@@ -145,5 +152,25 @@ fn fork_with_random_key(
             Err(CheckpointError::Exists(_)) if tried < KEY_TRIES => {}
             forked => return Ok((session, forked?)),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::inbox::NewInboxRow;
+    use crate::store::{Durability, Store};
+
+    #[tokio::test]
+    async fn a_list_has_the_beginnings_of_the_messages() {
+        let (_folder, store) = Store::temporary();
+        let work = |connection: &Connection| {
+            let turn = Uuid::from_u128(1);
+            inbox::insert(connection, &NewInboxRow { content: "x".repeat(100_000), ..NewInboxRow::sample(turn, "s") })?;
+            Ok((list(connection, None, None)?, show(connection, &turn.to_string()).unwrap()))
+        };
+        let (listed, shown) = store.write(Durability::Logged, work).await.unwrap();
+        let length = |view: &Value| view["content"].as_str().unwrap().chars().count();
+        assert_eq!((length(&listed.unwrap()[0]), length(&shown["messages"][0])), (MAX_CONTENT, 100_000));
     }
 }

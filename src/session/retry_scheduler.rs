@@ -266,10 +266,7 @@ impl ParkingTable {
     /// Returns true if a turn is due sooner than before.
     fn provider_answered(&mut self, provider: &str, now: Instant) -> bool {
         self.answers += 1;
-        match self.answered.get_mut(provider) {
-            Some(last) => *last = self.answers,
-            None => drop(self.answered.insert(provider.to_owned(), self.answers)),
-        }
+        self.answered.insert(provider.to_owned(), self.answers);
         let mut is_sooner = false;
         let may_answer =
             |parked: &&mut ParkedTurn| parked.is_restored() || parked.providers.iter().any(|name| name == provider);

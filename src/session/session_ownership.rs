@@ -90,12 +90,6 @@ pub struct SessionMemoryUpdate {
 }
 
 impl SessionMemoryUpdate {
-    /// Returns this update without a summary after the turn.
-    #[must_use]
-    pub fn without_consolidation(self) -> Self {
-        Self { consolidate_at: None, ..self }
-    }
-
     /// Writes the update after the turn's messages, given the session's `head`. `is_context_full` means that the history filled its
     /// window, or nearly, or had to be compacted.
     pub fn write(

@@ -53,6 +53,9 @@ pub type BuiltInSkill = (&'static str, &'static str);
 /// The parsed content of a file, or why it is not a skill.
 type ParsedSkill = Result<Arc<SkillManifest>, ManifestFault>;
 
+/// The parsed files, by their paths.
+type ParsedFiles = HashMap<PathBuf, (FileVersion, ParsedSkill)>;
+
 /// The skills of all sources.
 pub struct SkillCatalog {
     sources: Vec<Arc<SkillSource>>,
@@ -68,7 +71,7 @@ pub struct SkillCatalog {
 
 #[derive(Default)]
 struct CatalogState {
-    parsed: HashMap<PathBuf, (FileVersion, ParsedSkill)>,
+    parsed: ParsedFiles,
     pins: KnownPins,
     list: Arc<SkillList>,
     last_scan: Option<ScanStart>,
@@ -96,11 +99,7 @@ struct ScannedVersions(Vec<(PathBuf, Option<FileVersion>)>);
 
 impl ScannedVersions {
     /// Returns the versions; `None` if there are too many, or if one changed during the scan, which began at `began`.
-    fn of(
-        folders: Vec<PathBuf>,
-        files: &HashMap<PathBuf, (FileVersion, ParsedSkill)>,
-        began: SystemTime,
-    ) -> Option<Self> {
+    fn of(folders: Vec<PathBuf>, files: &ParsedFiles, began: SystemTime) -> Option<Self> {
         if folders.len() + files.len() > MAX_COMPARED {
             return None;
         }
@@ -252,8 +251,8 @@ impl SkillCatalog {
 /// A scan of all sources, which builds a new list.
 struct CatalogScan<'a> {
     catalog: &'a SkillCatalog,
-    before: HashMap<PathBuf, (FileVersion, ParsedSkill)>,
-    parsed: HashMap<PathBuf, (FileVersion, ParsedSkill)>,
+    before: ParsedFiles,
+    parsed: ParsedFiles,
     programs: ProgramSearch<'a>,
     pins: KnownPins,
     /// The folders of the installed skills that were found.
@@ -279,7 +278,7 @@ impl CatalogScan<'_> {
         if !seen.insert(source.real_path(&jail)) {
             return;
         }
-        let SourceScan { files, folders, faults } = source.scan(&jail);
+        let SourceScan { files, folders, faults } = source.scan_for(&jail, &FILE_NAMES);
         self.folders.extend(folders.iter().map(|folder| jail.root().join(folder)));
         let shown = |path: &str| jail.root().join(path).display().to_string();
         let problems = faults.iter().map(|(path, reason)| SkillProblem::new(shown(path), reason));

@@ -144,11 +144,6 @@ impl SkillSource {
         if self.folder == "." { jail.root().to_owned() } else { jail.root().join(&self.folder) }
     }
 
-    /// Finds the `SKILL.md` files. No file is opened.
-    pub(super) fn scan(&self, jail: &Jail) -> SourceScan {
-        self.scan_for(jail, &FILE_NAMES)
-    }
-
     /// Finds the folders that contain a file with one of these names. Each result has the first name that exists. No file is
     /// opened.
     pub fn scan_for(&self, jail: &Jail, names: &'static [&'static str]) -> SourceScan {

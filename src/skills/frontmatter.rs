@@ -96,38 +96,25 @@ struct FrontMatter {
 impl FrontMatter {
     /// Reads fields of which at least one has an unexpected type. Such a field is left out with a warning.
     fn from_values(mut fields: Map<String, Value>, head: &str, warnings: &mut Vec<ManifestFault>) -> Self {
-        let mut text = |key: &str| match fields.remove(key)? {
-            Value::Null => None,
-            Value::String(text) => Some(text),
-            scalar @ (Value::Bool(_) | Value::Number(_)) => Some(scalar.to_string()),
-            Value::Array(_) | Value::Object(_) => {
-                let reason = format!("`{key}` is not read, since it is no text; write it as `{key}: TEXT`");
-                warnings.push(ManifestFault::new(line_of(head, key), reason));
-                None
+        for key in ["name", "description", "version", "license", "compatibility"] {
+            match fields.get_mut(key) {
+                Some(scalar @ (Value::Bool(_) | Value::Number(_))) => *scalar = scalar.to_string().into(),
+                Some(other @ (Value::Array(_) | Value::Object(_))) => {
+                    *other = Value::Null;
+                    let reason = format!("`{key}` is not read, since it is no text; write it as `{key}: TEXT`");
+                    warnings.push(ManifestFault::new(line_of(head, key), reason));
+                }
+                _ => {}
             }
-        };
-        let [name, description, version, license, compatibility] =
-            ["name", "description", "version", "license", "compatibility"].map(&mut text);
-        let mut value = |key: &str| fields.remove(key).unwrap_or_default();
-        let allowed_tools = match value("allowed-tools") {
-            Value::Null => value("allowed_tools"),
-            tools => tools,
-        };
-        let [always, triggers, requires, install, metadata] =
-            ["always", "triggers", "requires", "install", "metadata"].map(value);
-        Self {
-            name,
-            description,
-            version,
-            license,
-            compatibility,
-            allowed_tools,
-            always,
-            triggers,
-            requires,
-            install,
-            metadata,
         }
+        // A file may have both spellings, which the conversion below refuses.
+        let alias = fields.remove("allowed_tools").unwrap_or_default();
+        let allowed_tools = fields.entry("allowed-tools").or_insert(Value::Null);
+        if allowed_tools.is_null() {
+            *allowed_tools = alias;
+        }
+        // Each field has a suitable type now, so this cannot fail.
+        serde_json::from_value(Value::Object(fields)).unwrap_or_default()
     }
 }
 

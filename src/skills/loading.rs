@@ -1,7 +1,5 @@
 //! The text that `load_skill` returns for a skill: its instructions, its folder, and the files in it.
 
-use std::path::Path;
-
 use crate::guard::{Jail, JailError, quote_controls};
 
 use super::discovery::join;
@@ -137,7 +135,7 @@ impl<'a> FileListing<'a> {
     fn render(&self) -> String {
         let shown = |path: &str| {
             let path = if path == "." { self.jail.root().to_owned() } else { self.jail.root().join(path) };
-            shown_path(&path)
+            quote_controls(&path.display().to_string())
         };
         let mut lines = vec![format!("Folder: {}", shown(&self.folder))];
         lines.extend(self.files.iter().map(|path| format!("- {}", shown(path))));
@@ -156,8 +154,4 @@ impl<'a> FileListing<'a> {
         lines.extend(self.unread.iter().map(|reason| format!("Not listed: {reason}")));
         lines.join("\n")
     }
-}
-
-fn shown_path(path: &Path) -> String {
-    quote_controls(&path.display().to_string())
 }

@@ -14,7 +14,6 @@ mod prompt;
 #[cfg(test)]
 mod prompt_tests;
 mod requirements;
-mod search;
 mod skill;
 mod tools;
 
@@ -27,6 +26,5 @@ pub use install::{
 pub use loading::render_skill;
 pub use prompt::{TokenCounter, always_section, is_section_complete, skill_names, skill_section};
 pub use requirements::{InstallHint, SkillHost, SkillRequirements};
-pub use search::find_skills;
 pub use skill::{ShadowedSkill, Skill, SkillList, SkillLocation, SkillProblem};
 pub use tools::{FIND_SKILLS, LOAD_SKILL, SkillTool};

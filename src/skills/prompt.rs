@@ -139,16 +139,8 @@ fn cut_to_fit(text: &str, end: &str, fits: impl Fn(&str) -> bool) -> Option<Stri
     };
     let cut = |at: usize| format!("{}{end}", &text[..at]);
     let longest = |ends: &[usize]| {
-        let (mut low, mut high) = (0, ends.len());
-        while low < high {
-            let middle = low.midpoint(high);
-            if fits(&cut(ends[middle])) {
-                low = middle + 1;
-            } else {
-                high = middle;
-            }
-        }
-        low.checked_sub(1).map(|at| cut(ends[at]))
+        let fitting = ends.partition_point(|at| fits(&cut(*at)));
+        fitting.checked_sub(1).map(|at| cut(ends[at]))
     };
     let words: Vec<usize> = text.char_indices().filter(is_end).map(|(at, _)| at).collect();
     // If not even one word fits, the cut is within the word.

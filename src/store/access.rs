@@ -1,9 +1,11 @@
 //! Records of who may use the HTTP server, besides the holder of the gateway's token: named tokens, logins of the page, and the
 //! files that they uploaded. Only hashes of secrets are stored.
 
-use rusqlite::{Connection, Row, params};
+use rusqlite::{Connection, params};
 
-use super::sql::{execute, select, select_optional, select_value};
+use super::sql::{
+    StoredRow, execute, find_row, find_rows, select, select_optional, select_optional_parsed, select_value, stored_row,
+};
 use super::{StoreError, now_ms};
 
 /// The most named tokens.
@@ -31,6 +33,8 @@ pub struct AccessTokenRow {
     pub created_at: i64,
     pub used_at: Option<i64>,
 }
+
+stored_row! { AccessTokenRow: name, scope, created_at, used_at }
 
 /// A login of the page.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -78,13 +82,11 @@ pub fn count_tokens(connection: &Connection) -> Result<usize, StoreError> {
 
 /// Returns all valid tokens, ordered by name.
 pub fn tokens(connection: &Connection) -> Result<Vec<AccessTokenRow>, StoreError> {
-    let sql = "SELECT name, scope, created_at, used_at FROM access_tokens WHERE revoked_at IS NULL ORDER BY name";
-    select(connection, sql, [], |row| read_token(row, 0))
+    find_rows(connection, "access_tokens WHERE revoked_at IS NULL ORDER BY name", [])
 }
 
 pub fn find_token(connection: &Connection, hash: &SecretHash) -> Result<Option<AccessTokenRow>, StoreError> {
-    let sql = "SELECT name, scope, created_at, used_at FROM access_tokens WHERE hash = ? AND revoked_at IS NULL";
-    select_optional(connection, sql, [hash], |row| read_token(row, 0))
+    find_row(connection, "access_tokens WHERE hash = ? AND revoked_at IS NULL", [hash])
 }
 
 /// Returns true if the last use is old enough to be stored again.
@@ -118,16 +120,15 @@ pub fn add_login(
 /// Returns a login that has not ended, and whether the time of this use must be stored.
 pub fn find_login(connection: &Connection, hash: &SecretHash) -> Result<Option<(PageLoginRow, bool)>, StoreError> {
     let now = now_ms();
-    let sql = "SELECT l.token, l.token_binding, l.used_at, t.name, t.scope, t.created_at, t.used_at FROM page_logins l
+    let sql = "SELECT t.name, t.scope, t.created_at, t.used_at, l.token, l.token_binding, l.used_at FROM page_logins l
                LEFT JOIN access_tokens t ON t.name = l.token AND t.hash = l.token_binding AND t.revoked_at IS NULL
                WHERE l.hash = ? AND l.used_at >= ?";
-    let found = select_optional(connection, sql, params![hash, now - LOGIN_IDLE_MS], |row| {
-        let named: Option<String> = row.get(0)?;
-        let token = if row.get::<_, Option<String>>(3)?.is_some() { Some(read_token(row, 3)?) } else { None };
-        let is_due = is_use_due(Some(row.get(2)?), now);
+    let found = select_optional_parsed(connection, sql, params![hash, now - LOGIN_IDLE_MS], |row| {
+        let token = row.get::<_, Option<String>>(0)?.map(|_| AccessTokenRow::read(row)).transpose()?;
         // A login whose token was revoked is invalid.
-        let is_valid = named.is_some() == token.is_some();
-        Ok(is_valid.then_some((PageLoginRow { token, token_binding: row.get(1)? }, is_due)))
+        let is_valid = row.get::<_, Option<String>>(4)?.is_some() == token.is_some();
+        let is_due = is_use_due(Some(row.get(6)?), now);
+        Ok(is_valid.then_some((PageLoginRow { token, token_binding: row.get(5)? }, is_due)))
     })?;
     Ok(found.flatten())
 }
@@ -214,15 +215,6 @@ pub fn remove_file(connection: &Connection, row: &PageFileRow) -> Result<bool, S
 pub fn find_file(connection: &Connection, id: &str) -> Result<Option<(String, String)>, StoreError> {
     let sql = "SELECT uploader, attachment FROM page_files WHERE id = ?";
     select_optional(connection, sql, [id], |row| Ok((row.get(0)?, row.get(1)?)))
-}
-
-fn read_token(row: &Row<'_>, at: usize) -> rusqlite::Result<AccessTokenRow> {
-    Ok(AccessTokenRow {
-        name: row.get(at)?,
-        scope: row.get(at + 1)?,
-        created_at: row.get(at + 2)?,
-        used_at: row.get(at + 3)?,
-    })
 }
 
 #[cfg(test)]

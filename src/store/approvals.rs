@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use rusqlite::{Connection, Row, params};
 use uuid::Uuid;
 
-use super::sql::{execute, read_uuid, select, select_one, select_optional_parsed, select_parsed, select_value};
+use super::sql::{execute, find_row, find_rows, read_uuid, select, select_one, select_value, stored_row};
 use super::{StoreError, messages, now_ms};
 
 /// The most sources that are stored for one conversation.
@@ -15,7 +15,8 @@ const MAX_SOURCES: usize = 50;
 const CODE_LENGTH: usize = 10;
 
 /// The state of an approval request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::EnumString, strum::IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 pub enum ApprovalState {
     Pending,
     Approved,
@@ -29,19 +30,7 @@ pub enum ApprovalState {
 impl ApprovalState {
     /// Returns the word in the store.
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Pending => "pending",
-            Self::Approved => "approved",
-            Self::Denied => "denied",
-            Self::Expired => "expired",
-            Self::Cancelled => "cancelled",
-        }
-    }
-
-    /// This program writes no other word; an unknown one approves nothing.
-    fn parse(word: &str) -> Self {
-        let known = [Self::Pending, Self::Approved, Self::Denied, Self::Expired];
-        known.into_iter().find(|state| state.as_str() == word).unwrap_or(Self::Cancelled)
+        self.into()
     }
 }
 
@@ -77,7 +66,10 @@ pub struct ApprovalRow {
     pub expires_at: i64,
 }
 
-const COLUMNS: &str = "id, code, turn, session, epoch, tool, arguments, taint, state, reason, created_at, expires_at";
+stored_row! {
+    ApprovalRow: id by read_uuid, code, turn by read_uuid, session, epoch, tool, arguments, taint by read_taint,
+        state by read_state, reason, created_at, expires_at
+}
 
 /// Returns the id of a call's approval request. The same call always gives the same id.
 pub fn id_of(turn: Uuid, call_id: &str) -> Uuid {
@@ -91,42 +83,30 @@ pub fn code_of(id: Uuid) -> String {
 
 /// Inserts a pending approval; returns whether it is new.
 pub fn insert(connection: &Connection, new: &NewApproval) -> Result<bool, StoreError> {
-    let id = id_of(new.turn, &new.call_id);
-    let epoch = messages::session(connection, &new.session)?.epoch;
+    let NewApproval { turn, call_id, session, tool, arguments, taint, expires_at } = new;
+    let id = id_of(*turn, call_id);
+    let epoch = messages::session(connection, session)?.epoch;
     let sql = "INSERT OR IGNORE INTO approvals
                    (id, code, turn, call_id, session, epoch, tool, arguments, taint, state, created_at, expires_at)
                VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 'pending', ?, ?)";
-    let values = params![
-        id.to_string(),
-        code_of(id),
-        new.turn.to_string(),
-        new.call_id,
-        new.session,
-        epoch,
-        new.tool,
-        new.arguments,
-        serde_json::to_string(&new.taint)?,
-        now_ms(),
-        new.expires_at
-    ];
+    let (code, id, turn) = (code_of(id), id.to_string(), turn.to_string());
+    let (taint, now) = (serde_json::to_string(taint)?, now_ms());
+    let values = params![id, code, turn, call_id, session, epoch, tool, arguments, taint, now, expires_at];
     Ok(execute(connection, sql, values)? == 1)
 }
 
 pub fn find(connection: &Connection, id: Uuid) -> Result<Option<ApprovalRow>, StoreError> {
-    let sql = format!("SELECT {COLUMNS} FROM approvals WHERE id = ?");
-    select_optional_parsed(connection, &sql, [id.to_string()], read_row)
+    find_row(connection, "approvals WHERE id = ?", [id.to_string()])
 }
 
 /// Finds a request by the code that people type.
 pub fn find_code(connection: &Connection, code: &str) -> Result<Option<ApprovalRow>, StoreError> {
-    let sql = format!("SELECT {COLUMNS} FROM approvals WHERE code = ?");
-    select_optional_parsed(connection, &sql, [code.trim().to_ascii_lowercase()], read_row)
+    find_row(connection, "approvals WHERE code = ?", [code.trim().to_ascii_lowercase()])
 }
 
 /// Returns the pending requests, the oldest first.
 pub fn pending(connection: &Connection, limit: u32) -> Result<Vec<ApprovalRow>, StoreError> {
-    let sql = format!("SELECT {COLUMNS} FROM approvals WHERE state = 'pending' ORDER BY created_at, id LIMIT ?");
-    select_parsed(connection, &sql, [limit], read_row)
+    find_rows(connection, "approvals WHERE state = 'pending' ORDER BY created_at, id LIMIT ?", [limit])
 }
 
 /// Counts the requests by state.
@@ -174,8 +154,7 @@ pub fn answer(connection: &Connection, id: Uuid, state: ApprovalState, reason: &
 
 /// Marks pending requests that expired by `now`; returns the turns and sessions that continue.
 pub fn expire(connection: &Connection, now: i64) -> Result<Vec<(Uuid, String)>, StoreError> {
-    let sql = format!("SELECT {COLUMNS} FROM approvals WHERE state = 'pending' AND expires_at <= ?");
-    let rows = select_parsed(connection, &sql, [now], read_row)?;
+    let rows: Vec<ApprovalRow> = find_rows(connection, "approvals WHERE state = 'pending' AND expires_at <= ?", [now])?;
     for row in &rows {
         answer(connection, row.id, ApprovalState::Expired, "")?;
     }
@@ -246,21 +225,13 @@ pub fn add_taint(
     Ok(())
 }
 
-fn read_row(row: &Row<'_>) -> Result<ApprovalRow, StoreError> {
-    Ok(ApprovalRow {
-        id: read_uuid(row, 0)?,
-        code: row.get(1)?,
-        turn: read_uuid(row, 2)?,
-        session: row.get(3)?,
-        epoch: row.get(4)?,
-        tool: row.get(5)?,
-        arguments: row.get(6)?,
-        taint: serde_json::from_str(&row.get::<_, String>(7)?)?,
-        state: ApprovalState::parse(&row.get::<_, String>(8)?),
-        reason: row.get(9)?,
-        created_at: row.get(10)?,
-        expires_at: row.get(11)?,
-    })
+fn read_taint(row: &Row<'_>, at: usize) -> Result<BTreeSet<String>, StoreError> {
+    Ok(serde_json::from_str(&row.get::<_, String>(at)?)?)
+}
+
+/// Reads a state. This program writes no other word; an unknown one approves nothing.
+fn read_state(row: &Row<'_>, at: usize) -> Result<ApprovalState, StoreError> {
+    Ok(row.get::<_, String>(at)?.parse().unwrap_or(ApprovalState::Cancelled))
 }
 
 #[cfg(test)]

@@ -2,12 +2,12 @@
 
 use std::path::Path;
 
-use rusqlite::OpenFlags;
+use rusqlite::{Connection, OpenFlags};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use super::health::{damaged_error, is_damage};
-use super::high_water_mark::{self, HighWaterMark, MarkRecord, StoredMark};
+use super::health::damaged_error;
+use super::high_water_mark::{self, HighWaterMark, MarkRecord};
 use super::losses::{self, Loss, LossKind};
 use super::{StoreError, database, inbox, meta, migrations, opening};
 
@@ -32,10 +32,7 @@ pub fn check_source(path: &Path) -> Result<(), StoreError> {
 
 /// Returns the highest seq that was accepted by the database at `path`, whether or not the file still exists; 0 if it is not known.
 pub fn accepted(path: &Path) -> i64 {
-    match high_water_mark::read(&high_water_mark::path_of(path)) {
-        Ok(StoredMark::Valid(mark)) => mark.seq,
-        _ => 0,
-    }
+    high_water_mark::valid(path).map_or(0, |mark| mark.seq)
 }
 
 /// Writes a consistent copy of the database at `from` to the new file `to`. Writers do not wait meanwhile.
@@ -43,14 +40,29 @@ pub fn accepted(path: &Path) -> i64 {
 /// # Errors
 /// `from` cannot be read, or `to` cannot be written.
 pub fn copy(from: &Path, to: &Path) -> Result<DatabaseFacts, StoreError> {
-    let copied = || -> Result<(), StoreError> {
-        let connection = database::open(from, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
-        migrations::check(&connection, from)?;
-        connection.execute("VACUUM INTO ?", [to.to_string_lossy()])?;
-        Ok(())
-    };
-    copied().map_err(|error| to_open_error(from, error))?;
-    read_facts(to)
+    let connection = open_source(from)?;
+    connection.execute("VACUUM INTO ?", [to.to_string_lossy()]).map_err(|error| {
+        match database::is_full(to, &error) {
+            true => StoreError::CopyFull,
+            false => database::to_open_error(from, error.into()),
+        }
+    })?;
+    read_facts(to).map_err(|error| if error.is_full() { StoreError::CopyFull } else { error })
+}
+
+/// Opens a database that is copied. One that this process cannot write, or whose disk is full, is only read.
+fn open_source(from: &Path) -> Result<Connection, StoreError> {
+    if !database::is_unwritable(from) {
+        let opened = database::open(from, OpenFlags::SQLITE_OPEN_READ_WRITE).and_then(|connection| {
+            migrations::check(&connection, from)?;
+            Ok(connection)
+        });
+        match opened.map_err(|error| database::to_open_error(from, error)) {
+            Err(error) if error.is_full() => {}
+            opened => return opened,
+        }
+    }
+    database::open_unwritable(from)
 }
 
 /// Verifies a copy completely.
@@ -58,15 +70,14 @@ pub fn copy(from: &Path, to: &Path) -> Result<DatabaseFacts, StoreError> {
 /// # Errors
 /// The copy is damaged, newer than this program, or another program's.
 pub fn verify(path: &Path) -> Result<DatabaseFacts, StoreError> {
-    let faults = database::open(path, OpenFlags::SQLITE_OPEN_READ_WRITE).and_then(|connection| {
+    let fault = database::open(path, OpenFlags::SQLITE_OPEN_READ_WRITE).and_then(|connection| {
         migrations::check(&connection, path)?;
-        database::integrity(&connection)
+        database::find_fault(&connection)
     });
-    let faults = faults.map_err(|error| to_open_error(path, error))?;
-    if !faults.is_empty() {
-        return Err(damaged_error(path, &database::summarize(&faults)));
+    match fault.map_err(|error| database::to_open_error(path, error))? {
+        Some(fault) => Err(damaged_error(path, &fault)),
+        None => read_facts(path),
     }
-    read_facts(path)
 }
 
 /// Prepares a copy for use at `home`, the path of the home's own database: the copy's numbers continue after those accepted there.
@@ -80,10 +91,8 @@ pub fn prepare(copy: &Path, home: &Path) -> Result<Option<Loss>, StoreError> {
     let transaction = connection.transaction()?;
     let id: Option<Uuid> = meta::get(&transaction, meta::ID)?.and_then(|id| id.parse().ok());
     let known = inbox::last_seq(&transaction)?;
-    let accepted = match high_water_mark::read(&high_water_mark::path_of(home)) {
-        Ok(StoredMark::Valid(mark)) if Some(mark.database) == id => mark.seq,
-        _ => known,
-    };
+    let mark = high_water_mark::valid(home).filter(|mark| Some(mark.database) == id);
+    let accepted = mark.map_or(known, |mark| mark.seq);
     // The copy was made while a gateway was running; no gateway crashed with it.
     meta::set(&transaction, meta::CLEAN, "yes")?;
     meta::set(&transaction, meta::ISOLATED_TURN, "")?;
@@ -132,13 +141,5 @@ fn read_facts(path: &Path) -> Result<DatabaseFacts, StoreError> {
         let format = connection.query_row("PRAGMA user_version", [], |row| row.get(0))?;
         Ok(DatabaseFacts { id, seq: inbox::last_seq(&connection)?, format })
     };
-    read().map_err(|error| to_open_error(path, error))
-}
-
-fn to_open_error(path: &Path, error: StoreError) -> StoreError {
-    match error {
-        StoreError::Sqlite(error) if is_damage(&error) => damaged_error(path, &error.to_string()),
-        StoreError::Sqlite(error) => StoreError::Open { path: path.to_owned(), reason: error.to_string() },
-        other => other,
-    }
+    read().map_err(|error| database::to_open_error(path, error))
 }

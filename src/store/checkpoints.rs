@@ -1,20 +1,26 @@
-//! Checkpoints: a conversation can go back to the end of each turn. Nothing is deleted: a restore begins a new epoch with copies of
-//! the messages, and a fork is a new session that begins with such copies.
+//! Checkpoints: a conversation can go back to the end of each turn. Nothing is deleted: a restore begins a new epoch with copies
+//! of the messages, and a fork is a new session that begins with such copies.
 
 use daoyou_channels::SessionKey;
 use rusqlite::{Connection, ToSql, params};
 use uuid::Uuid;
 
-use super::inbox::{self, InboxRow, InboxState};
-use super::session_memory::{self, CopiedMessages};
-use super::sql::{execute, read_uuid, select_optional, select_optional_parsed, select_parsed, select_value};
-use super::{StoreError, approvals, messages, now_ms, ownership, turn_steps};
+use super::inbox::{self, InboxRow, MessageStatus};
+use super::messages::SessionHead;
+use super::session_memory::{self, SessionMemory};
+use super::sql::{
+    StoredRow, execute, read_uuid, select_optional, select_optional_parsed, select_parsed, select_value, stored_row,
+};
+use super::{StoreError, approvals, memories, messages, now_ms, ownership, turn_steps};
 
 /// The most messages that are copied, the newest ones: many times as many as fit into a request.
 const MAX_COPIED: i64 = 10_000;
 
 /// The number of newest messages in which the last checkpoints of a session are searched.
 const LOOK_BACK: i64 = 5_000;
+
+/// The least number of copied messages that prompts contain literally although the summary covers them.
+const MIN_LITERAL: i64 = 8;
 
 /// The fewest characters of an id that identify it.
 const MIN_ID_CHARS: usize = 4;
@@ -44,6 +50,8 @@ pub struct CheckpointSummary {
     pub body: String,
 }
 
+stored_row! { CheckpointSummary: turn by read_uuid, at, name, body }
+
 /// The reason why a session cannot go back to a checkpoint.
 #[derive(Debug, thiserror::Error)]
 pub enum CheckpointError {
@@ -69,6 +77,8 @@ pub enum CheckpointError {
     MessagesDeleted(Uuid),
     #[error("a turn of session {0} has not ended yet; start the gateway to complete it, then restore")]
     Busy(String),
+    #[error("turn {0} is not the last one of its conversation; nothing was restored")]
+    NotLast(Uuid),
     #[error("session {0} already exists; choose another name for the new one")]
     Exists(String),
     #[error("{:?} is not a valid session key: {}", .0, SessionKey::RULE)]
@@ -88,6 +98,7 @@ impl CheckpointError {
             Self::Corrupted(_) | Self::Altered { .. } => "state_corrupted",
             Self::NoMessages(_) => "no_checkpoint",
             Self::MessagesDeleted(_) => "gone",
+            Self::NotLast(_) => "not_last",
             Self::Exists(_) => "exists",
             Self::Store(_) => "store",
         }
@@ -172,7 +183,7 @@ pub fn restore(connection: &Connection, point: &Checkpoint) -> Result<usize, Sto
 /// Returns true if an unfinished turn of the session was started: only its lane may write the session then.
 pub fn is_busy(connection: &Connection, session: &str) -> Result<bool, StoreError> {
     let open = inbox::open_of_session(connection, session, 1)?;
-    Ok(open.iter().any(|row| matches!(row.state, InboxState::Running | InboxState::Waiting)))
+    Ok(open.iter().any(|row| matches!(row.state, MessageStatus::Running | MessageStatus::Waiting)))
 }
 
 /// Begins `session`, which must be new, with the conversation of the checkpoint and the model and agent chosen for it.
@@ -207,26 +218,21 @@ pub fn check_new(connection: &Connection, session: &str) -> Result<(), Checkpoin
 pub fn list(connection: &Connection, session: &str, limit: u32) -> Result<Vec<CheckpointSummary>, StoreError> {
     let from = messages::session(connection, session)?.next_seq - LOOK_BACK;
     // With max(), SQLite takes the other columns from the row of the maximum.
-    let sql = "SELECT m.turn, m.at, m.body, max(n.at), n.name
+    let sql = "SELECT m.turn, m.at, n.name, m.body, max(n.at)
          FROM (SELECT turn, at, body, max(-seq) FROM messages WHERE session = ?1 AND seq >= ?2 AND role = 'user'
                GROUP BY turn ORDER BY turn DESC LIMIT ?3) m
          LEFT JOIN checkpoint_names n ON n.session = ?1 AND n.turn = m.turn
          GROUP BY m.turn ORDER BY m.turn DESC";
-    select_parsed(connection, sql, params![session, from, limit], |row| {
-        let turn = read_uuid(row, 0)?;
-        Ok(CheckpointSummary { turn, at: row.get(1)?, name: row.get(4)?, body: row.get(2)? })
-    })
+    select_parsed(connection, sql, params![session, from, limit], CheckpointSummary::read)
 }
 
 /// Returns the list entry of a checkpoint.
 pub fn summary(connection: &Connection, point: &Checkpoint) -> Result<Option<CheckpointSummary>, StoreError> {
     let Checkpoint { turn, session, from, to, .. } = point;
-    let sql = "SELECT m.at, m.body, n.name FROM messages m
+    let sql = "SELECT m.turn, m.at, n.name, m.body FROM messages m
          LEFT JOIN checkpoint_names n ON n.session = m.session AND n.turn = m.turn
          WHERE m.session = ? AND m.turn = ? AND m.seq >= ? AND m.seq < ? AND m.role = 'user' LIMIT 1";
-    select_optional(connection, sql, params![session, turn.to_string(), from, to], |row| {
-        Ok(CheckpointSummary { turn: *turn, at: row.get(0)?, body: row.get(1)?, name: row.get(2)? })
-    })
+    select_optional_parsed(connection, sql, params![session, turn.to_string(), from, to], CheckpointSummary::read)
 }
 
 /// Returns the turn after whose end the session is now, or `None` if its epoch has no messages.
@@ -234,6 +240,20 @@ pub fn current_turn(connection: &Connection, session: &str) -> Result<Option<Uui
     let head = messages::session(connection, session)?;
     let sql = "SELECT turn FROM messages WHERE session = ? AND seq >= ? ORDER BY seq DESC LIMIT 1";
     select_optional_parsed(connection, sql, params![session, head.first_seq], |row| read_uuid(row, 0))
+}
+
+/// Returns the last turn with messages in the session's epoch other than `turn`.
+pub fn turn_before(connection: &Connection, session: &str, turn: Uuid) -> Result<Option<Uuid>, StoreError> {
+    let head = messages::session(connection, session)?;
+    let sql = "SELECT turn FROM messages WHERE session = ? AND seq >= ? AND turn <> ? ORDER BY seq DESC LIMIT 1";
+    select_optional_parsed(connection, sql, params![session, head.first_seq, turn.to_string()], |row| read_uuid(row, 0))
+}
+
+/// Returns true if the session's epoch has messages of the turn.
+pub fn has_messages(connection: &Connection, session: &str, turn: Uuid) -> Result<bool, StoreError> {
+    let head = messages::session(connection, session)?;
+    let sql = "SELECT EXISTS (SELECT 1 FROM messages WHERE session = ? AND turn = ? AND seq >= ?)";
+    select_value(connection, sql, params![session, turn.to_string(), head.first_seq])
 }
 
 /// Names a checkpoint. If another checkpoint of the session has the name, the name moves to this one.
@@ -304,13 +324,53 @@ fn copy(connection: &Connection, point: &Checkpoint, session: &str) -> Result<us
     )?;
     let sql = "UPDATE sessions SET next_seq = next_seq + ?, updated_at = ?, used_at = NULL WHERE session = ?";
     execute(connection, sql, params![copied, now_ms(), session])?;
-    let Checkpoint { session: source, epoch, from, to, .. } = point;
-    let of = CopiedMessages { session: source, epoch: *epoch, from: *from, to: *to };
-    session_memory::carry_over(connection, of, (session, head.epoch, head.next_seq))?;
+    carry_over_summary(connection, point, session, &head)?;
     // The copied messages may contain foreign content.
-    let taint = approvals::taint_of_epoch(connection, source, *epoch)?;
+    let taint = approvals::taint_of_epoch(connection, &point.session, point.epoch)?;
     approvals::add_taint(connection, session, head.epoch, &taint)?;
     Ok(copied)
+}
+
+/// Gives a session, whose `head` is that before the messages were copied, the last summary that covers no message after the
+/// copied ones.
+fn carry_over_summary(
+    connection: &Connection,
+    copied: &Checkpoint,
+    session: &str,
+    head: &SessionHead,
+) -> Result<(), StoreError> {
+    let Some((summary, to)) = last_summary(connection, copied)? else { return Ok(()) };
+    let summarized = (to - copied.from).max(0);
+    let overlap = (MIN_LITERAL - (copied.to - copied.from - summarized)).clamp(0, summarized);
+    let cursor = head.next_seq + summarized;
+    let state = SessionMemory { cursor, overlap, summary: Some(summary), ..SessionMemory::default() };
+    session_memory::put(connection, session, head.epoch, &state)
+}
+
+/// Returns the last summary that covers no message after `copied.to`, and its position as a seq of the source.
+fn last_summary(connection: &Connection, copied: &Checkpoint) -> Result<Option<(i64, i64)>, StoreError> {
+    let state = session_memory::get(connection, &copied.session, copied.epoch)?;
+    let Some(mut newer) = state.summary else { return Ok(None) };
+    // A summary that came with a copy counts the messages of another session or epoch, but the cursor uses the seqs of this one.
+    if state.cursor <= copied.to && memories::find(connection, newer)?.is_some() {
+        return Ok(Some((newer, state.cursor)));
+    }
+    let sql = "SELECT id, session, json_extract(detail, '$.epoch'), json_extract(detail, '$.to') FROM memories
+         WHERE replaced_by = ?1 AND id < ?1 AND kind = 'summary' ORDER BY id DESC LIMIT 1";
+    type Before = (i64, Option<String>, Option<i64>, Option<i64>);
+    // Ends, because each summary replaced an older one.
+    loop {
+        let found: Option<Before> =
+            select_optional(connection, sql, [newer], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?)))?;
+        let Some((id, session, epoch, Some(to))) = found else { return Ok(None) };
+        if session.as_ref() != Some(&copied.session) || epoch != Some(copied.epoch) {
+            return Ok(None);
+        }
+        if to <= copied.to {
+            return Ok(Some((id, to)));
+        }
+        newer = id;
+    }
 }
 
 /// Checks that `id` can be an id or its beginning, and returns it in lower case.

@@ -15,7 +15,7 @@ fn complete_turn(connection: &Connection, number: u32, text: &str) -> Result<Uui
     turn_steps::append(connection, id, "note", &format!(r#"{{"step":"note","text":"{text}"}}"#))?;
     let message = |role, text: &str| (role, format!(r#"{{"role":"{role}","content":"{text}"}}"#));
     messages::append(connection, SESSION, id, [message("user", text), message("assistant", text)].into_iter())?;
-    inbox::finish(connection, id, InboxState::Done)?;
+    inbox::finish(connection, id, MessageStatus::Done)?;
     Ok(id)
 }
 
@@ -139,7 +139,7 @@ async fn a_restore_that_is_impossible_says_why() {
         connection.execute("UPDATE turn_steps SET body = '{}' WHERE turn = ?", [turns[1].to_string()])?;
         let (command, running) = (Uuid::now_v7(), Uuid::now_v7());
         accept(connection, command, "/help")?;
-        inbox::finish(connection, command, InboxState::Done)?;
+        inbox::finish(connection, command, MessageStatus::Done)?;
         accept(connection, running, "slow")?;
         assert!(!is_busy(connection, SESSION)?);
         inbox::mark_running(connection, inbox::last_seq(connection)?)?;

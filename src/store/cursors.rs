@@ -2,7 +2,7 @@
 
 use rusqlite::{Connection, params};
 
-use super::sql::{execute, select, select_optional, select_value};
+use super::sql::{execute, find_rows, select_optional, select_value, stored_row};
 use super::{StoreError, now_ms};
 
 /// A skipped position.
@@ -14,6 +14,8 @@ pub struct SkippedPosition {
     /// UTC milliseconds.
     pub at: i64,
 }
+
+stored_row! { SkippedPosition: source, position, reason, at }
 
 pub fn get(connection: &Connection, channel: &str, source: &str) -> Result<Option<String>, StoreError> {
     let sql = "SELECT position FROM cursors WHERE channel = ? AND source = ?";
@@ -46,10 +48,6 @@ pub fn skipped(
     limit: u32,
 ) -> Result<(usize, Vec<SkippedPosition>), StoreError> {
     let count = select_value(connection, "SELECT count(*) FROM skipped_messages WHERE channel = ?", [channel])?;
-    let sql = "SELECT source, position, reason, at FROM skipped_messages INDEXED BY skipped_messages_at
-               WHERE channel = ? ORDER BY at DESC LIMIT ?";
-    let last = select(connection, sql, params![channel, limit], |row| {
-        Ok(SkippedPosition { source: row.get(0)?, position: row.get(1)?, reason: row.get(2)?, at: row.get(3)? })
-    })?;
-    Ok((count, last))
+    let last = "skipped_messages INDEXED BY skipped_messages_at WHERE channel = ? ORDER BY at DESC LIMIT ?";
+    Ok((count, find_rows(connection, last, params![channel, limit])?))
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
-use rustix::fs::{Access, access};
+use rustix::fs::{Access, StatVfs, access, statvfs};
 use rustix::io::Errno;
 
 use super::health::{damaged_error, is_damage};
@@ -17,11 +17,15 @@ use super::{StoreError, files, migrations};
 /// The time that a connection waits for the locks of others.
 pub const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The number of pages in the write-ahead log at which SQLite moves them into the database file.
-const CHECKPOINT_PAGES: u32 = 2_000;
+/// The number of pages in the write-ahead log at which SQLite moves them into the database file. A page that changes often is moved
+/// once for many commits.
+const CHECKPOINT_PAGES: u32 = 4_000;
 
-/// Opens the file, or creates an empty one, without changing it: a damaged, newer or foreign file stays untouched, and so does its
-/// write-ahead log.
+/// The most memory for pages that the writing connection keeps, in KiB. Unlike the readers, it keeps its pages across commits.
+const WRITER_CACHE_KIB: i32 = 8 * 1024;
+
+/// Opens the file, or creates an empty one, without changing it: a damaged, newer or foreign file stays untouched, and so does
+/// its write-ahead log.
 ///
 /// # Errors
 /// [`StoreError::Damaged`], [`StoreError::Newer`] or [`StoreError::Foreign`], or the file cannot be opened.
@@ -46,6 +50,7 @@ pub fn into_writer(path: &Path, connection: Connection) -> Result<Connection, St
         // Overwrites deleted content, so that a forgotten text is not found in the file.
         connection.pragma_update(None, "secure_delete", true)?;
         connection.pragma_update(None, "wal_autocheckpoint", CHECKPOINT_PAGES)?;
+        connection.pragma_update(None, "cache_size", -WRITER_CACHE_KIB)?;
         connection.pragma_update(None, "journal_size_limit", 64 * 1024 * 1024)?;
         migrations::run(&mut connection)?;
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, false)?;
@@ -61,6 +66,20 @@ pub fn is_unwritable(path: &Path) -> bool {
     is_closed(path) || path.parent().is_some_and(is_closed)
 }
 
+/// Returns true if `error` is a failed read or write, and the disk that holds `path` has no room for a small file. SQLite's
+/// errors do not always distinguish a full disk from a broken one.
+pub fn is_full(path: &Path, error: &rusqlite::Error) -> bool {
+    use rusqlite::ErrorCode::{CannotOpen, DiskFull, SystemIoFailure};
+    /// More than the files that SQLite creates beside a database when it opens it.
+    const ROOM: u64 = 256 * 1024;
+    let lacks_room = |stat: StatVfs| stat.f_bavail * stat.f_frsize < ROOM || (stat.f_files > 0 && stat.f_favail == 0);
+    match error.sqlite_error_code() {
+        Some(DiskFull) => true,
+        Some(SystemIoFailure | CannotOpen) => path.parent().and_then(|dir| statvfs(dir).ok()).is_some_and(lacks_room),
+        _ => false,
+    }
+}
+
 /// Opens a file of this program's format that this process cannot write. If its write-ahead log cannot be opened, the connection
 /// reads only the file.
 pub fn open_unwritable(path: &Path) -> Result<Connection, StoreError> {
@@ -74,7 +93,8 @@ pub fn open_unwritable(path: &Path) -> Result<Connection, StoreError> {
         let reason = format!("its format is {found}, and only a process that can write it brings it to {known}");
         Err(StoreError::Open { path: path.to_owned(), reason })
     };
-    if files::log_path(path).metadata().is_ok_and(|log| log.len() > 0) {
+    let is_logged = !has_no_log(path).unwrap_or_default();
+    if is_logged && files::log_path(path).metadata().is_ok_and(|log| log.len() > 0) {
         match look(path, OpenFlags::empty()) {
             Ok(connection) => return Ok(connection),
             Err(error) => {
@@ -112,10 +132,19 @@ pub fn open(path: &Path, flags: OpenFlags) -> Result<Connection, StoreError> {
     connection.set_prepared_statement_cache_capacity(64);
     // Without it, SQLite recompiles a statement for each new bound value if a partial index might serve it.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
-    // 1 MiB for each connection: the window of a session takes a few pages, and an idle daemon should stay small.
+    // 1 MiB for each reader: the window of a session takes a few pages, and an idle daemon should stay small.
     connection.pragma_update(None, "cache_size", -1024)?;
     connection.pragma_update(None, "temp_store", "MEMORY")?;
     Ok(connection)
+}
+
+/// Returns true if the file is a database that was last written without a write-ahead log.
+/// The header: <https://www.sqlite.org/fileformat2.html#file_format_version_numbers>
+///
+/// # Errors
+/// The file cannot be read.
+pub fn has_no_log(path: &Path) -> std::io::Result<bool> {
+    Ok(read_header(path)?.is_some_and(|header| header[18..] == [1, 1]))
 }
 
 /// Returns the number of the last page if the file ends inside it. SQLite notices only when it reads that page, possibly long
@@ -124,18 +153,9 @@ pub fn open(path: &Path, flags: OpenFlags) -> Result<Connection, StoreError> {
 /// # Errors
 /// The file cannot be read.
 pub fn truncated_page(path: &Path) -> std::io::Result<Option<u32>> {
-    const MAGIC: &[u8; 16] = b"SQLite format 3\0";
-    let file = match File::open(path) {
-        Ok(file) => file,
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(error),
-    };
-    let size = file.metadata()?.len();
-    let mut header = [0; 18];
     // Any other header is a different kind of damage, which opening the file reports.
-    if size < header.len() as u64 || file.read_exact_at(&mut header, 0).is_err() || &header[..16] != MAGIC {
-        return Ok(None);
-    }
+    let Some(header) = read_header(path)? else { return Ok(None) };
+    let size = std::fs::metadata(path)?.len();
     let page = match u64::from(u16::from_be_bytes([header[16], header[17]])) {
         1 => 65_536,
         page => page,
@@ -146,42 +166,45 @@ pub fn truncated_page(path: &Path) -> std::io::Result<Option<u32>> {
     Ok(u32::try_from(size / page + 1).ok())
 }
 
-/// Checks the whole file and returns the first faults in SQLite's words; none if the file is sound. It reads the whole file.
+/// Returns the beginning of a database's header; `None` if the file does not exist or has another header.
+fn read_header(path: &Path) -> std::io::Result<Option<[u8; 20]>> {
+    let Some(file) = files::if_exists(File::open(path))? else { return Ok(None) };
+    let mut header = [0; 20];
+    let is_read = file.read_exact_at(&mut header, 0).is_ok();
+    Ok((is_read && header.starts_with(b"SQLite format 3\0")).then_some(header))
+}
+
+/// Reads and checks the whole file. Returns the first fault in SQLite's words, with the number of others; `None` if the
+/// file is sound.
 ///
 /// # Errors
 /// The file cannot be read.
-pub fn integrity(connection: &Connection) -> Result<Vec<String>, StoreError> {
+pub fn find_fault(connection: &Connection) -> Result<Option<String>, StoreError> {
     const FAULTS: u32 = 10;
     let mut statement = connection.prepare(&format!("PRAGMA integrity_check({FAULTS})"))?;
-    let lines = statement.query_map([], |row| row.get::<_, String>(0))?;
-    let mut faults = Vec::new();
-    for line in lines {
-        let line = line?;
-        let of_file = |line: &&str| *line != "ok" && !line.starts_with("***") && !is_index_fault(line);
-        faults.extend(line.lines().filter(of_file).map(str::to_owned));
-    }
-    Ok(faults)
+    let rows = statement.query_map([], |row| row.get(0))?.collect::<Result<Vec<String>, _>>()?;
+    let of_file = |line: &&str| *line != "ok" && !line.starts_with("***") && !is_index_fault(line);
+    let mut faults = rows.iter().flat_map(|row| row.lines()).filter(of_file);
+    Ok(faults.next().map(|first| match faults.count() {
+        0 => first.to_owned(),
+        others => format!("{first}, and {others} more faults"),
+    }))
 }
 
-/// Returns true if a line of a check reports a damaged search index. The index is rebuilt automatically, so its damage is no reason
-/// to distrust the file.
+/// Returns true if a line of a check reports a damaged search index. The index is rebuilt automatically, so its damage is no
+/// reason to distrust the file.
 pub fn is_index_fault(line: &str) -> bool {
     line.contains("FTS5 table") || line.starts_with("fts5: ")
 }
 
-/// Summarizes faults: the first one, and the number of others.
-pub fn summarize(faults: &[String]) -> String {
-    match faults {
-        [] => String::new(),
-        [one] => one.clone(),
-        [one, rest @ ..] => format!("{one}, and {} more faults", rest.len()),
-    }
+/// Returns true if the database has no tables.
+pub fn is_empty(connection: &Connection) -> Result<bool, StoreError> {
+    Ok(connection.query_row("SELECT NOT EXISTS (SELECT 1 FROM sqlite_schema)", [], |row| row.get(0))?)
 }
 
 /// Reads the schema and the newest rows, which are needed first. The rest is checked later.
 fn read_first_pages(connection: &Connection) -> Result<(), StoreError> {
-    let tables: i64 = connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
-    if tables == 0 {
+    if is_empty(connection)? {
         return Ok(());
     }
     for table in ["meta", "inbox", "outbox"] {
@@ -193,7 +216,8 @@ fn read_first_pages(connection: &Connection) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Creates the file with access for its owner only. SQLite would make it readable for others. It gives the log the same permissions.
+/// Creates the file with access for its owner only. SQLite would make it readable for others. It gives the log the same
+/// permissions.
 fn create_private(path: &Path) -> std::io::Result<()> {
     match OpenOptions::new().write(true).create_new(true).mode(0o600).open(path) {
         Err(error) if error.kind() != ErrorKind::AlreadyExists => Err(error),
@@ -201,12 +225,11 @@ fn create_private(path: &Path) -> std::io::Result<()> {
     }
 }
 
-fn to_open_error(path: &Path, error: StoreError) -> StoreError {
+/// Returns the error for opening the database at `path`.
+pub fn to_open_error(path: &Path, error: StoreError) -> StoreError {
     match error {
         StoreError::Sqlite(error) if is_damage(&error) => damaged_error(path, &error.to_string()),
-        full @ StoreError::Sqlite(_) if full.is_full() => {
-            StoreError::Full { path: path.to_owned(), reason: full.to_string() }
-        }
+        StoreError::Sqlite(error) if is_full(path, &error) => StoreError::Full { path: path.to_owned() },
         StoreError::Sqlite(error) => StoreError::Open { path: path.to_owned(), reason: error.to_string() },
         other => other,
     }

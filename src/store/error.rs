@@ -3,17 +3,21 @@
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
+/// The reason why nothing can be written while the disk is full.
+pub const DISK_FULL: &str = "the disk that holds the home is full";
+
 /// A failed read or write, or a store that could not be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    #[error("database: {0}")]
+    #[error("{}", describe(.0))]
     Sqlite(#[from] rusqlite::Error),
     /// A row's content is invalid.
     #[error("database: {0}")]
     Row(String),
     #[error("a write panicked; the log says where")]
     Panicked,
-    #[error("the group of writes this belonged to was rolled back: {0}")]
+    /// The commit that this write belonged to failed.
+    #[error("it could not be stored: {0}")]
     Group(String),
     #[error(
         "{path} was written by a newer daoyou (format {found}; this one knows up to {known}): update daoyou, or restore a backup"
@@ -28,8 +32,10 @@ pub enum StoreError {
     #[error("{path} cannot be opened: {reason}")]
     Open { path: PathBuf, reason: String },
     /// The disk has no room for the files that opening or repairing the database writes.
-    #[error("{path} cannot be opened: {reason}")]
-    Full { path: PathBuf, reason: String },
+    #[error("{path} cannot be opened: {DISK_FULL}")]
+    Full { path: PathBuf },
+    #[error("the disk of the copy is full")]
+    CopyFull,
     #[error("the store is closed")]
     Closed,
 }
@@ -72,7 +78,7 @@ impl StoreError {
         match matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded)
             || within.is_some_and(Self::is_full)
         {
-            true => Self::Full { path, reason },
+            true => Self::Full { path },
             false => Self::Open { path, reason },
         }
     }
@@ -86,6 +92,14 @@ impl StoreError {
     pub(super) fn is_index_error(error: &rusqlite::Error) -> bool {
         matches!(error, rusqlite::Error::SqliteFailure(failure, _)
             if failure.extended_code == rusqlite::ffi::SQLITE_CORRUPT_VTAB)
+    }
+}
+
+/// Describes an error of SQLite.
+pub(super) fn describe(error: &rusqlite::Error) -> String {
+    match error.sqlite_error_code() {
+        Some(rusqlite::ErrorCode::DiskFull) => DISK_FULL.to_owned(),
+        _ => format!("database: {error}"),
     }
 }
 
@@ -126,5 +140,6 @@ mod tests {
         ] {
             assert_eq!(error.is_permanent(), expected, "{error:?}");
         }
+        assert_eq!(sqlite(ffi::SQLITE_FULL).to_string(), DISK_FULL);
     }
 }

@@ -35,21 +35,32 @@ pub fn file_name(path: &Path) -> String {
     path.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
-/// Removes a file if it exists.
-pub fn remove(path: &Path) -> io::Result<()> {
-    match fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-        _ => Ok(()),
+/// Moves the write-ahead log of the database at `path` aside, and removes its index. Returns the new name of the log.
+pub fn set_log_aside(path: &Path) -> io::Result<PathBuf> {
+    let log = log_path(path);
+    let aside = unused_name(&log, "stale");
+    rename(&log, &aside)?;
+    remove(&log_index_path(path))?;
+    Ok(aside)
+}
+
+/// Returns the result of work on a file, or `None` if the file does not exist.
+pub fn if_exists<T>(result: io::Result<T>) -> io::Result<Option<T>> {
+    match result {
+        Ok(done) => Ok(Some(done)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
     }
 }
 
-/// Renames a file if it exists; returns whether it did.
-pub fn rename(from: &Path, to: &Path) -> io::Result<bool> {
-    match fs::rename(from, to) {
-        Ok(()) => Ok(true),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
-        Err(error) => Err(error),
-    }
+/// Removes a file if it exists.
+pub fn remove(path: &Path) -> io::Result<()> {
+    if_exists(fs::remove_file(path)).map(drop)
+}
+
+/// Renames a file if it exists.
+pub fn rename(from: &Path, to: &Path) -> io::Result<()> {
+    if_exists(fs::rename(from, to)).map(drop)
 }
 
 /// Syncs the folder of `path`, so that its file names are on disk.

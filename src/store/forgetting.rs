@@ -241,9 +241,7 @@ fn is_finished(connection: &Connection, turn: &str) -> Result<bool, StoreError> 
 
 /// Returns a message's JSON without its text.
 pub fn without_words(body: &str) -> String {
-    let Ok(mut message) = serde_json::from_str::<Value>(body) else {
-        return json!({"role": "user", "content": FORGOTTEN}).to_string();
-    };
+    let mut message: Value = serde_json::from_str(body).unwrap_or_default();
     let Some(fields) = message.as_object_mut() else {
         return json!({"role": "user", "content": FORGOTTEN}).to_string();
     };
@@ -269,7 +267,7 @@ mod tests {
 
     use super::*;
     use crate::store::approvals::{self, NewApproval};
-    use crate::store::inbox::{self, InboxState, NewInboxRow};
+    use crate::store::inbox::{self, MessageStatus, NewInboxRow};
     use crate::store::{Durability, Store};
 
     #[test]
@@ -302,7 +300,7 @@ mod tests {
             let origin =
                 r#"{"follow_ups":1,"settings":{"about":["Subject: my pin"],"history":"my pin","agent":"coder"}}"#;
             let row =
-                NewInboxRow { origin: origin.to_owned(), state: InboxState::Done, ..NewInboxRow::sample(turn, "s") };
+                NewInboxRow { origin: origin.to_owned(), state: MessageStatus::Done, ..NewInboxRow::sample(turn, "s") };
             inbox::insert(connection, &row)?;
             let arguments = r#"{"command":"echo my pin"}"#.to_owned();
             let (session, tool, taint) = ("s".to_owned(), "exec".to_owned(), BTreeSet::new());

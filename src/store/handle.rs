@@ -4,7 +4,7 @@ use std::fs::{self, OpenOptions};
 use std::io;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Once};
 use std::time::Duration;
 
 use daoyou_channels::backoff::Backoff;
@@ -16,7 +16,7 @@ use super::disk_usage::DiskUsage;
 use super::health::{self, DatabaseHealth};
 use super::opening::{self, OpenedDatabase};
 use super::writer::Writer;
-use super::{Durability, OnCommit, StoreError, database, disk_usage, files, salvage};
+use super::{DISK_FULL, Durability, OnCommit, StoreError, database, disk_usage, files, salvage};
 
 /// The number of concurrent reads.
 const READERS: usize = 3;
@@ -28,6 +28,10 @@ const LONGEST_RETRY: Duration = Duration::from_secs(5);
 /// The fault of a store whose file was deleted or replaced. Everything that is written to the open file is lost when it is closed.
 pub const DETACHED: &str = "the database file was deleted or replaced while the gateway runs";
 
+/// The remedy for [`DETACHED`]. A gateway that was killed leaves the log, which an earlier version would take for the copy's.
+pub const USE_COPY: &str = "stop the gateway, delete daoyou.db-wal and daoyou.db-shm in its home if they are still there, \
+     rename daoyou.db.rescued-TIME to daoyou.db, and start it again";
+
 /// A cheap handle of one open database. [`Store::close`] closes the database, and so does dropping the last handle.
 #[derive(Clone)]
 pub struct Store {
@@ -36,8 +40,10 @@ pub struct Store {
 
 struct Inner {
     path: PathBuf,
-    /// The device and inode of the open file; `None` if they are not known.
-    file: Option<(u64, u64)>,
+    /// The open file; `None` if its id is not known.
+    file: Option<InodeId>,
+    /// The open write-ahead log.
+    log: Option<InodeId>,
     /// The copy of an open file that was deleted or replaced.
     rescued: Mutex<Option<PathBuf>>,
     health: Arc<DatabaseHealth>,
@@ -57,13 +63,18 @@ impl Store {
         Self::with(path, opening::open(path)?, false, Box::new(|_| {}))
     }
 
-    /// Opens the file for queries. A file that this process cannot write is only read.
+    /// Opens the file for queries. A file that this process cannot write, or whose disk is full, is only read.
     ///
     /// # Errors
     /// Those of [`Self::open`], or the file cannot be written and has the format of an earlier version.
     pub fn open_to_read(path: &Path) -> Result<Self, StoreError> {
+        static WARNED: Once = Once::new();
         if !database::is_unwritable(path) {
-            return Self::open(path);
+            match Self::open(path) {
+                // A command may open the file several times.
+                Err(error) if error.is_full() => WARNED.call_once(|| tracing::warn!("{DISK_FULL}: nothing is written")),
+                opened => return opened,
+            }
         }
         let connection = || database::open_unwritable(path);
         let store =
@@ -96,9 +107,10 @@ impl Store {
         let health = Arc::new(DatabaseHealth::new(path));
         let writer = Writer::spawn(connection, mark, health.clone(), on_commit)
             .map_err(|error| StoreError::Open { path: path.to_owned(), reason: error.to_string() })?;
-        let (path, file, rescued) = (path.to_owned(), file_id(path).unwrap_or_default(), Mutex::default());
+        let [file, log] = [path, &files::log_path(path)].map(|path| file_id(path).unwrap_or_default());
+        let (path, rescued) = (path.to_owned(), Mutex::default());
         let (readers, reading) = (Mutex::default(), Arc::new(Semaphore::new(READERS)));
-        Ok(Self { inner: Arc::new(Inner { path, file, rescued, health, serves, writer, readers, reading }) })
+        Ok(Self { inner: Arc::new(Inner { path, file, log, rescued, health, serves, writer, readers, reading }) })
     }
 
     /// Returns the path of the database file.
@@ -206,9 +218,8 @@ impl Store {
     /// # Errors
     /// The database cannot be read, or is damaged.
     pub async fn check(&self) -> Result<(), StoreError> {
-        let faults = self.read(database::integrity).await?;
-        if !faults.is_empty() {
-            self.inner.health.report(&database::summarize(&faults));
+        if let Some(fault) = self.read(database::find_fault).await? {
+            self.inner.health.report(&fault);
         }
         self.inner.health.check()
     }
@@ -240,12 +251,15 @@ impl Store {
         self.inner.read(work)
     }
 
-    /// Finishes pending writes and closes the file. If the file was deleted or replaced, a copy of it remains. Later calls fail with
-    /// [`StoreError::Closed`].
+    /// Finishes pending writes and closes the file. If the file was deleted or replaced, a copy of it remains, and its log is moved aside.
+    /// Later calls fail with [`StoreError::Closed`].
     pub async fn close(&self) {
         if self.inner.serves {
             match self.rescue().await {
-                Ok(Some(copy)) => tracing::error!(copy = %copy.display(), "{DETACHED}; all of it is in the copy"),
+                Ok(Some(copy)) => {
+                    self.inner.set_log_aside();
+                    tracing::error!(copy = %copy.display(), "{DETACHED}; all of it is in the copy: {USE_COPY}");
+                }
                 Ok(None) | Err(StoreError::Closed) => {}
                 Err(error) => tracing::error!(%error, "{DETACHED}, and it could not be copied"),
             }
@@ -273,6 +287,19 @@ impl Inner {
         self.file.is_some() && file_id(&self.path).is_ok_and(|file| file != self.file)
     }
 
+    /// Moves the log of a file that was deleted or replaced aside, because SQLite would take it for the log of the next database at
+    /// the path. A log that this process has not opened belongs to another database and stays.
+    fn set_log_aside(&self) {
+        // The open connections keep their files, so no other file has the same inode.
+        let is_own = self.log.is_some() && file_id(&files::log_path(&self.path)).is_ok_and(|found| found == self.log);
+        if is_own
+            && self.is_detached()
+            && let Err(error) = files::set_log_aside(&self.path)
+        {
+            tracing::error!(%error, "the log of the deleted database could not be moved aside");
+        }
+    }
+
     fn read<T>(&self, work: impl FnOnce(&Connection) -> Result<T, StoreError>) -> Result<T, StoreError> {
         if self.reading.is_closed() {
             return Err(StoreError::Closed);
@@ -295,13 +322,12 @@ impl Inner {
     }
 }
 
-/// Returns the device and inode of a file; `None` if it does not exist.
-fn file_id(path: &Path) -> io::Result<Option<(u64, u64)>> {
-    match fs::metadata(path) {
-        Ok(found) => Ok(Some((found.dev(), found.ino()))),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(error),
-    }
+/// The device and inode of a file.
+type InodeId = (u64, u64);
+
+/// Returns the id of a file; `None` if it does not exist.
+fn file_id(path: &Path) -> io::Result<Option<InodeId>> {
+    Ok(files::if_exists(fs::metadata(path))?.map(|found| (found.dev(), found.ino())))
 }
 
 /// Writes a copy of the open database to `copy`, which a failure leaves as it was.
@@ -372,5 +398,29 @@ mod tests {
         assert!(failed.is_err());
         set("later").await.unwrap();
         assert_eq!(store.read_here(look).unwrap().as_deref(), Some("later"));
+    }
+
+    #[tokio::test]
+    async fn the_log_of_a_deleted_database_is_moved_aside_and_that_of_another_database_stays() {
+        for is_foreign in [false, true] {
+            let folder = tempfile::tempdir().unwrap();
+            let path = folder.path().join("daoyou.db");
+            let store = Store::open_to_serve(&path, Box::new(|_| {})).unwrap();
+            let write = |connection: &Connection| meta::set(connection, "word", "kept");
+            store.write(Durability::Logged, write).await.unwrap();
+            fs::remove_file(&path).unwrap();
+            if is_foreign {
+                for log in [files::log_path(&path), files::log_index_path(&path)] {
+                    fs::remove_file(&log).unwrap();
+                    fs::write(&log, "foreign").unwrap();
+                }
+            }
+            let copy = store.rescue().await.unwrap().unwrap();
+            store.close().await;
+            let logs = [files::log_path(&path), files::log_index_path(&path)].map(|log| log.exists());
+            assert_eq!(logs, [is_foreign; 2]);
+            let copied = database::open_reader(&copy).unwrap();
+            assert_eq!(meta::get(&copied, "word").unwrap().as_deref(), Some("kept"));
+        }
     }
 }

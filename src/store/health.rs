@@ -13,15 +13,16 @@ use tokio_util::sync::CancellationToken;
 
 use super::{StoreError, files};
 
-/// The suspicion that the file beside a database records.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// The suspicion that the file beside a database records, as its first line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::Display, strum::EnumString)]
+#[strum(serialize_all = "lowercase")]
 pub enum DamageSuspicion {
-    None,
     /// A read or write found damage.
     Damaged,
     /// A complete check found no damage.
     Checked,
     /// A complete check found no damage, and damage was found again later.
+    #[strum(serialize = "damaged again")]
     DamagedAgain,
 }
 
@@ -58,9 +59,11 @@ impl DatabaseHealth {
         }
         let path = self.path.display();
         tracing::error!(%path, reason, "the database is damaged; no more writes are accepted");
-        let again = matches!(suspicion(&self.path), DamageSuspicion::Checked | DamageSuspicion::DamagedAgain);
-        let word = if again { DAMAGED_AGAIN } else { DAMAGED };
-        if let Err(error) = write_suspicion(&self.path, &format!("{word}\n{reason}\n")) {
+        let found = match suspicion(&self.path) {
+            Some(DamageSuspicion::Checked | DamageSuspicion::DamagedAgain) => DamageSuspicion::DamagedAgain,
+            Some(DamageSuspicion::Damaged) | None => DamageSuspicion::Damaged,
+        };
+        if let Err(error) = write_suspicion(&self.path, &format!("{found}\n{reason}\n")) {
             tracing::error!(%path, %error, "the suspicion of damage could not be recorded for the next start");
         }
         self.noticed.cancel();
@@ -84,23 +87,15 @@ impl DatabaseHealth {
     }
 }
 
-const DAMAGED: &str = "damaged";
-const CHECKED: &str = "checked";
-const DAMAGED_AGAIN: &str = "damaged again";
-
 /// Returns the recorded suspicion of a database.
-pub fn suspicion(database: &Path) -> DamageSuspicion {
-    let Ok(text) = fs::read_to_string(suspect_file(database)) else { return DamageSuspicion::None };
-    match text.lines().next() {
-        Some(CHECKED) => DamageSuspicion::Checked,
-        Some(DAMAGED_AGAIN) => DamageSuspicion::DamagedAgain,
-        _ => DamageSuspicion::Damaged,
-    }
+pub fn suspicion(database: &Path) -> Option<DamageSuspicion> {
+    let text = fs::read_to_string(suspect_file(database)).ok()?;
+    Some(text.lines().next().and_then(|word| word.parse().ok()).unwrap_or(DamageSuspicion::Damaged))
 }
 
 /// Records that a complete check found no damage. If damage is found again later, the next such check is not trusted.
 pub fn record_sound_check(database: &Path) -> io::Result<()> {
-    write_suspicion(database, &format!("{CHECKED}\n"))
+    write_suspicion(database, &format!("{}\n", DamageSuspicion::Checked))
 }
 
 fn write_suspicion(database: &Path, text: &str) -> io::Result<()> {
@@ -154,18 +149,18 @@ mod tests {
             health.observe_sqlite(&fault(harmless));
             assert!(health.check().is_ok(), "{harmless}");
         }
-        assert_eq!(suspicion(&path), DamageSuspicion::None);
+        assert_eq!(suspicion(&path), None);
         for expected in [DamageSuspicion::Damaged, DamageSuspicion::DamagedAgain] {
             let health = DatabaseHealth::new(&path);
             health.observe(&StoreError::Sqlite(fault(rusqlite::ffi::SQLITE_CORRUPT)));
             assert!(matches!(health.check(), Err(StoreError::Damaged { .. })));
-            assert_eq!(suspicion(&path), expected);
+            assert_eq!(suspicion(&path), Some(expected));
             let mode = fs::metadata(suspect_file(&path)).unwrap().permissions().mode();
             assert_eq!(mode & 0o777, 0o600);
             record_sound_check(&path).unwrap();
-            assert_eq!(suspicion(&path), DamageSuspicion::Checked);
+            assert_eq!(suspicion(&path), Some(DamageSuspicion::Checked));
         }
         remove_suspicion(&path);
-        assert_eq!(suspicion(&path), DamageSuspicion::None);
+        assert_eq!(suspicion(&path), None);
     }
 }

@@ -5,7 +5,7 @@
 //! failure can only make the mark too low.
 
 use std::fs::{File, OpenOptions};
-use std::io::{self, ErrorKind, Read, Write};
+use std::io::{self, Read, Write};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
@@ -53,17 +53,22 @@ pub fn path_of(database: &Path) -> PathBuf {
     database.with_extension("mark")
 }
 
+/// Returns the mark of a database, if there is a valid one.
+pub fn valid(database: &Path) -> Option<MarkRecord> {
+    match read(&path_of(database)) {
+        Ok(StoredMark::Valid(record)) => Some(record),
+        _ => None,
+    }
+}
+
 /// Reads the mark at `path`.
 ///
 /// # Errors
 /// The file exists and cannot be read.
 pub fn read(path: &Path) -> io::Result<StoredMark> {
+    let Some(file) = files::if_exists(File::open(path))? else { return Ok(StoredMark::Missing) };
     let mut text = Vec::with_capacity(LENGTH + 1);
-    match File::open(path) {
-        Ok(file) => file.take(LENGTH as u64 + 1).read_to_end(&mut text)?,
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(StoredMark::Missing),
-        Err(error) => return Err(error),
-    };
+    file.take(LENGTH as u64 + 1).read_to_end(&mut text)?;
     Ok(match parse(&text) {
         Some(record) => StoredMark::Valid(record),
         // The file was created just before a power failure.
@@ -78,13 +83,12 @@ impl HighWaterMark {
         let is_set = read(path).is_ok_and(|found| found == StoredMark::Valid(record));
         let mut options = OpenOptions::new();
         let file = options.read(true).write(true).create(true).truncate(false).mode(0o600).open(path)?;
-        if is_set {
-            return Ok(Self { path: path.to_owned(), file, record, has_failed: false });
+        if !is_set {
+            file.write_all_at(&render(record), 0)?;
+            file.set_len(LENGTH as u64)?;
+            file.sync_all()?;
+            files::sync_folder(path)?;
         }
-        file.write_all_at(&render(record), 0)?;
-        file.set_len(LENGTH as u64)?;
-        file.sync_all()?;
-        files::sync_folder(path)?;
         Ok(Self { path: path.to_owned(), file, record, has_failed: false })
     }
 

@@ -1,10 +1,13 @@
 //! Accepted messages: `queued → running ⇄ waiting → done | dead`. `seq` is the order of acceptance.
 
+pub use daoyou_channels::MessageStatus;
 use rusqlite::{Connection, Row, params};
 use uuid::Uuid;
 
 use super::StoreError;
-use super::sql::{execute, read_uuid, select, select_optional, select_parsed, select_value};
+use super::sql::{
+    execute, find_row, find_rows, read_uuid, select, select_optional, select_parsed, select_value, stored_row,
+};
 
 /// A row to insert.
 #[derive(Clone, Debug)]
@@ -25,7 +28,7 @@ pub struct NewInboxRow {
     pub origin: String,
     pub received_at: i64,
     /// `queued`, or `done` for a message that is answered at acceptance.
-    pub state: InboxState,
+    pub state: MessageStatus,
 }
 
 #[cfg(any(test, fuzzing))]
@@ -46,37 +49,8 @@ impl NewInboxRow {
             metadata: text("{}"),
             origin: text("{}"),
             received_at: 1,
-            state: InboxState::Queued,
+            state: MessageStatus::Queued,
         }
-    }
-}
-
-/// The state of a message.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum InboxState {
-    Queued,
-    Running,
-    Waiting,
-    Done,
-    Dead,
-}
-
-impl InboxState {
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Queued => "queued",
-            Self::Running => "running",
-            Self::Waiting => "waiting",
-            Self::Done => "done",
-            Self::Dead => "dead",
-        }
-    }
-
-    pub(super) fn parse(word: &str) -> Result<Self, StoreError> {
-        [Self::Queued, Self::Running, Self::Waiting, Self::Done, Self::Dead]
-            .into_iter()
-            .find(|state| state.as_str() == word)
-            .ok_or_else(|| StoreError::Row(format!("inbox state {word:?}")))
     }
 }
 
@@ -97,7 +71,7 @@ pub struct InboxRow {
     pub origin: String,
     pub received_at: i64,
     pub turn: Uuid,
-    pub state: InboxState,
+    pub state: MessageStatus,
     pub stalled: i64,
     pub cancel: bool,
 }
@@ -110,12 +84,14 @@ impl InboxRow {
 
     /// Returns true if the message is neither answered nor given up.
     pub fn is_open(&self) -> bool {
-        !matches!(self.state, InboxState::Done | InboxState::Dead)
+        !matches!(self.state, MessageStatus::Done | MessageStatus::Dead)
     }
 }
 
-const COLUMNS: &str = "seq, id, channel, external_id, session, chat_id, sender, trust, content, attachments, metadata,
-    received_at, turn, state, stalled, cancel, origin";
+stored_row! {
+    InboxRow: seq, id by read_uuid, channel, external_id, session, chat_id, sender, trust, content, attachments,
+        metadata, received_at, turn by read_uuid, state by read_state, stalled, cancel, origin
+}
 
 /// The condition for unfinished rows, in the exact form of their index. It does not list the three states: for more than two values
 /// SQLite builds a temporary table each time, even to decide at each write whether a row belongs in the index.
@@ -178,7 +154,7 @@ pub fn continue_after(connection: &Connection, seq: i64) -> Result<(), StoreErro
 }
 
 pub fn find(connection: &Connection, id: Uuid) -> Result<Option<InboxRow>, StoreError> {
-    find_one(connection, "id = ?1", params![id.to_string()])
+    find_row(connection, "inbox WHERE id = ?1", [id.to_string()])
 }
 
 pub fn find_external(
@@ -186,12 +162,12 @@ pub fn find_external(
     channel: &str,
     external_id: &str,
 ) -> Result<Option<InboxRow>, StoreError> {
-    find_one(connection, "channel = ?1 AND external_id = ?2", params![channel, external_id])
+    find_row(connection, "inbox WHERE channel = ?1 AND external_id = ?2", [channel, external_id])
 }
 
 /// Returns the rows that a turn answers, in order.
 pub fn of_turn(connection: &Connection, turn: Uuid) -> Result<Vec<InboxRow>, StoreError> {
-    find_many(connection, "turn = ?1 ORDER BY seq", params![turn.to_string()])
+    find_rows(connection, "inbox WHERE turn = ?1 ORDER BY seq", [turn.to_string()])
 }
 
 /// Returns the session's unfinished rows in order, at most `limit`.
@@ -242,14 +218,16 @@ pub fn turns_waiting_for_model(connection: &Connection) -> Result<Vec<(Uuid, Str
 pub fn failed_turns(connection: &Connection, limit: u32) -> Result<Vec<Uuid>, StoreError> {
     let sql = "SELECT DISTINCT i.turn FROM inbox i JOIN outbox o ON o.turn = i.turn AND o.slot = 'reply'
          WHERE i.state = 'done' AND json_extract(o.body, '$.error.code') <> 'stopped'
+           AND NOT (i.content = '' AND i.attachments = '[]')
            AND EXISTS (SELECT 1 FROM turn_steps s WHERE s.turn = i.turn AND s.kind = 'context')
          ORDER BY i.seq LIMIT ?";
     select_parsed(connection, sql, [limit], |row| read_uuid(row, 0))
 }
 
-/// Queues the messages of an ended turn again; returns their number.
+/// Queues the messages of an ended turn again; returns their number. Retention may have emptied them; then they are not repeated.
 pub fn requeue_done(connection: &Connection, turn: Uuid) -> Result<usize, StoreError> {
-    let sql = "UPDATE inbox SET state = 'queued', stalled = 0, cancel = 0 WHERE turn = ? AND state = 'done'";
+    let sql = "UPDATE inbox SET state = 'queued', stalled = 0, cancel = 0
+         WHERE turn = ? AND state = 'done' AND NOT (content = '' AND attachments = '[]')";
     execute(connection, sql, [turn.to_string()])
 }
 
@@ -280,17 +258,17 @@ pub fn all_waiting(connection: &Connection, limit: u32) -> Result<Vec<InboxRow>,
 
 /// Returns dead rows, the newest first.
 pub fn dead(connection: &Connection, limit: u32) -> Result<Vec<InboxRow>, StoreError> {
-    find_many(connection, "state = 'dead' ORDER BY seq DESC LIMIT ?1", params![limit])
+    find_rows(connection, "inbox WHERE state = 'dead' ORDER BY seq DESC LIMIT ?1", [limit])
 }
 
 /// Returns the newest rows.
 pub fn newest(connection: &Connection, limit: u32) -> Result<Vec<InboxRow>, StoreError> {
-    find_many(connection, "TRUE ORDER BY seq DESC LIMIT ?1", params![limit])
+    find_rows(connection, "inbox ORDER BY seq DESC LIMIT ?1", [limit])
 }
 
 /// Returns the newest rows of one session.
 pub fn newest_of_session(connection: &Connection, session: &str, limit: u32) -> Result<Vec<InboxRow>, StoreError> {
-    find_many(connection, "session = ?1 ORDER BY seq DESC LIMIT ?2", params![session, limit])
+    find_rows(connection, "inbox WHERE session = ?1 ORDER BY seq DESC LIMIT ?2", params![session, limit])
 }
 
 /// Returns the senders and origins of the messages of a session that had the owner's trust on `channel`, each pair once.
@@ -332,19 +310,24 @@ pub fn undo_start(connection: &Connection, turn: Uuid) -> Result<(), StoreError>
 }
 
 /// Ends the unfinished rows of a turn; returns their number.
-pub fn finish(connection: &Connection, turn: Uuid, state: InboxState) -> Result<usize, StoreError> {
+pub fn finish(connection: &Connection, turn: Uuid, state: MessageStatus) -> Result<usize, StoreError> {
     let sql = format!("UPDATE inbox SET state = ?, cancel = 0 WHERE turn = ? AND {OPEN}");
     execute(connection, &sql, params![state.as_str(), turn.to_string()])
 }
 
 /// Marks the session's running row, or the next one if none runs, for cancellation; returns its turn.
 pub fn cancel_current(connection: &Connection, session: &str) -> Result<Option<Uuid>, StoreError> {
-    let running = find_open(connection, "session = ?1 AND state = 'running' ORDER BY seq LIMIT 1", params![session])?;
-    let row = match running.into_iter().next() {
-        Some(row) => Some(row),
-        None => open_of_session(connection, session, 1)?.into_iter().next(),
-    };
-    let Some(row) = row else { return Ok(None) };
+    cancel_first(connection, "session = ?1", params![session])
+}
+
+/// Marks the running row that meets `condition`, or the next one if none runs, for cancellation; returns its turn.
+fn cancel_first(
+    connection: &Connection,
+    condition: &str,
+    parameters: &[&dyn rusqlite::ToSql],
+) -> Result<Option<Uuid>, StoreError> {
+    let first = format!("{condition} ORDER BY state = 'running' DESC, seq LIMIT 1");
+    let Some(row) = find_open(connection, &first, parameters)?.pop() else { return Ok(None) };
     execute(connection, "UPDATE inbox SET cancel = 1 WHERE seq = ?", [row.seq])?;
     Ok(Some(row.turn))
 }
@@ -354,28 +337,21 @@ pub fn cancel_turn(connection: &Connection, turn: Uuid) -> Result<Option<(String
     let rows = find_open(connection, "turn = ?1 ORDER BY seq", params![turn.to_string()])?;
     let Some(first) = rows.first() else { return Ok(None) };
     execute(connection, &format!("UPDATE inbox SET cancel = 1 WHERE turn = ? AND {OPEN}"), [turn.to_string()])?;
-    Ok(Some((first.session.clone(), rows.iter().any(|row| row.state != InboxState::Queued))))
+    Ok(Some((first.session.clone(), rows.iter().any(|row| row.state != MessageStatus::Queued))))
 }
 
 /// Marks the running row, or the next one if none is running, that the untrusted sender of `message` wrote in the session, for
 /// cancellation; returns its turn. Rows of trusted senders with the same name are not affected.
 pub fn cancel_of_untrusted(connection: &Connection, message: &NewInboxRow) -> Result<Option<Uuid>, StoreError> {
     let NewInboxRow { session, channel, sender, .. } = message;
-    let own = find_open(
-        connection,
-        "session = ?1 AND channel = ?2 AND sender = ?3 AND trust = 'untrusted'
-         ORDER BY state = 'running' DESC, seq LIMIT 1",
-        params![session, channel, sender],
-    )?;
-    let Some(row) = own.into_iter().next() else { return Ok(None) };
-    execute(connection, "UPDATE inbox SET cancel = 1 WHERE seq = ?", [row.seq])?;
-    Ok(Some(row.turn))
+    let own = "session = ?1 AND channel = ?2 AND sender = ?3 AND trust = 'untrusted'";
+    cancel_first(connection, own, params![session, channel, sender])
 }
 
 /// Queues a dead row again, with those that died in the same turn. Returns its session and their number, or `None` if the row is not
 /// dead.
 pub fn revive(connection: &Connection, id: Uuid) -> Result<Option<(String, usize)>, StoreError> {
-    let Some(row) = find(connection, id)?.filter(|row| row.state == InboxState::Dead) else { return Ok(None) };
+    let Some(row) = find(connection, id)?.filter(|row| row.state == MessageStatus::Dead) else { return Ok(None) };
     let sql = "UPDATE inbox SET state = 'queued', stalled = 0, cancel = 0 WHERE turn = ? AND state = 'dead'";
     let rows = execute(connection, sql, [row.turn.to_string()])?;
     Ok(Some((row.session, rows)))
@@ -387,14 +363,6 @@ pub fn drop_dead(connection: &Connection, id: Uuid) -> Result<bool, StoreError> 
     Ok(execute(connection, sql, [id.to_string()])? == 1)
 }
 
-fn find_one(
-    connection: &Connection,
-    filter: &str,
-    parameters: &[&dyn rusqlite::ToSql],
-) -> Result<Option<InboxRow>, StoreError> {
-    Ok(find_many(connection, filter, parameters)?.into_iter().next())
-}
-
 /// Returns the unfinished rows that meet `condition`, which ends with their order. The query names the index: otherwise SQLite would
 /// read every row of the table for the order, or every row of the session.
 fn find_open(
@@ -402,41 +370,19 @@ fn find_open(
     condition: &str,
     parameters: &[&dyn rusqlite::ToSql],
 ) -> Result<Vec<InboxRow>, StoreError> {
-    select_parsed(connection, &open_query(condition), parameters, read_row)
+    find_rows(connection, &open_rows(condition), parameters)
 }
 
-fn open_query(condition: &str) -> String {
-    format!("SELECT {COLUMNS} FROM inbox INDEXED BY inbox_open WHERE {OPEN} AND {condition}")
+fn open_rows(condition: &str) -> String {
+    format!("inbox INDEXED BY inbox_open WHERE {OPEN} AND {condition}")
 }
 
-fn find_many(
-    connection: &Connection,
-    filter: &str,
-    parameters: &[&dyn rusqlite::ToSql],
-) -> Result<Vec<InboxRow>, StoreError> {
-    select_parsed(connection, &format!("SELECT {COLUMNS} FROM inbox WHERE {filter}"), parameters, read_row)
+fn read_state(row: &Row<'_>, at: usize) -> Result<MessageStatus, StoreError> {
+    parse_state(row.get_ref(at)?.as_str().map_err(rusqlite::Error::from)?)
 }
 
-fn read_row(row: &Row<'_>) -> Result<InboxRow, StoreError> {
-    Ok(InboxRow {
-        seq: row.get(0)?,
-        id: read_uuid(row, 1)?,
-        channel: row.get(2)?,
-        external_id: row.get(3)?,
-        session: row.get(4)?,
-        chat_id: row.get(5)?,
-        sender: row.get(6)?,
-        trust: row.get(7)?,
-        content: row.get(8)?,
-        attachments: row.get(9)?,
-        metadata: row.get(10)?,
-        received_at: row.get(11)?,
-        turn: read_uuid(row, 12)?,
-        state: InboxState::parse(row.get_ref(13)?.as_str().map_err(rusqlite::Error::from)?)?,
-        stalled: row.get(14)?,
-        cancel: row.get(15)?,
-        origin: row.get(16)?,
-    })
+pub(super) fn parse_state(word: &str) -> Result<MessageStatus, StoreError> {
+    word.parse().map_err(|_| StoreError::Row(format!("inbox state {word:?}")))
 }
 
 #[cfg(test)]
@@ -450,9 +396,10 @@ mod tests {
         let (_folder, store) = Store::temporary();
         let plans = store
             .write(Durability::Logged, |connection| {
+                let open = |condition: &str| format!("SELECT * FROM {}", open_rows(condition));
                 let queries = [
-                    (open_query("cancel = 1 ORDER BY seq"), "inbox_open"),
-                    (open_query("session = '' AND state = 'running' ORDER BY seq LIMIT 1"), "inbox_open (session=?)"),
+                    (open("cancel = 1 ORDER BY seq"), "inbox_open"),
+                    (open("session = '' ORDER BY state = 'running' DESC, seq LIMIT 1"), "inbox_open (session=?)"),
                     (
                         format!("SELECT session, count(*) FROM inbox WHERE {OPEN} GROUP BY session ORDER BY min(seq)"),
                         "inbox_open",
@@ -489,6 +436,6 @@ mod tests {
             })
             .await
             .unwrap();
-        assert_eq!(states, [(1, InboxState::Waiting), (2, InboxState::Queued)]);
+        assert_eq!(states, [(1, MessageStatus::Waiting), (2, MessageStatus::Queued)]);
     }
 }

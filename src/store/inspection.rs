@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 
-use super::database::{immutable_source, is_index_fault, is_unwritable, truncated_page};
+use super::database::{has_no_log, immutable_source, is_full, is_index_fault, is_unwritable, truncated_page};
 use super::memory_queries::{self, SearchIndexState};
 use super::overview::{StoreOverview, overview};
 use super::{StoreError, files, inbox, migrations};
@@ -48,17 +48,18 @@ pub enum DatabaseIntegrity {
 /// # Errors
 /// The file is no database, is newer than this program, or is unreadable.
 pub fn inspect(path: &Path, budget: Duration) -> Result<DatabaseInspection, StoreError> {
-    let log = files::log_path(path);
-    if !log.exists() {
+    // The log of an earlier database is moved aside by the next start.
+    let has_log = || files::log_path(path).exists() && !has_no_log(path).unwrap_or_default();
+    if !has_log() {
         let found = inspect_as(path, InspectionMode::Immutable, budget);
         // If a gateway has begun to write meanwhile, the result may mix old and new pages.
-        if !log.exists() {
+        if !has_log() {
             return found;
         }
     }
     match inspect_as(path, InspectionMode::Shared, budget) {
         // SQLite reads a log only if it may write beside it. Without the log, the number of messages is not known.
-        Err(_) if is_unwritable(path) => {
+        Err(error) if is_unwritable(path) || error.is_full() => {
             Ok(DatabaseInspection { seq: None, ..inspect_as(path, InspectionMode::Immutable, budget)? })
         }
         found => found,
@@ -85,7 +86,10 @@ fn open(path: &Path, access: InspectionMode) -> rusqlite::Result<Connection> {
 }
 
 fn inspect_as(path: &Path, access: InspectionMode, budget: Duration) -> Result<DatabaseInspection, StoreError> {
-    let opened = |error: rusqlite::Error| StoreError::Open { path: path.to_owned(), reason: error.to_string() };
+    let opened = |error: rusqlite::Error| match is_full(path, &error) {
+        true => StoreError::Full { path: path.to_owned() },
+        false => StoreError::Open { path: path.to_owned(), reason: error.to_string() },
+    };
     let connection = open(path, access).map_err(opened)?;
     connection.busy_timeout(Duration::from_secs(1))?;
     let (format, known) = migrations::formats(&connection).map_err(|error| match error {

@@ -1,13 +1,17 @@
 //! The outcome of each slot of each job. A slot is taken only once.
 
-use rusqlite::{Connection, Row, params};
+use rusqlite::{Connection, params};
 use uuid::Uuid;
 
-use super::sql::{execute, read_uuid, select_optional, select_optional_parsed, select_parsed, select_value};
+use super::sql::{
+    StoredRow, execute, find_row, read_optional_uuid, read_uuid, select_optional, select_optional_parsed,
+    select_parsed, select_value, stored_row,
+};
 use super::{StoreError, now_ms};
 
 /// The outcome of a run: decided at the time of the slot, or after its turn.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 pub enum JobRunOutcome {
     Started,
     Ok,
@@ -20,13 +24,7 @@ pub enum JobRunOutcome {
 
 impl JobRunOutcome {
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Started => "started",
-            Self::Ok => "ok",
-            Self::Error => "error",
-            Self::Skipped => "skipped",
-            Self::Missed => "missed",
-        }
+        self.into()
     }
 }
 
@@ -67,6 +65,11 @@ pub struct JobRunRow {
     /// different currencies cannot be added.
     pub cost: Option<i64>,
     pub currency: Option<String>,
+}
+
+stored_row! {
+    JobRunRow: job, name, due, at, ended_at, turn by read_optional_uuid, outcome, reason, sends, state, delivery,
+        tries, last_error, input_tokens, output_tokens, cost, currency
 }
 
 /// Takes a slot; returns whether it was free.
@@ -129,11 +132,11 @@ pub struct LastRun {
     pub reason: Option<String>,
 }
 
+stored_row! { LastRun: at, outcome, reason }
+
 /// Returns the run of a job's newest slot.
 pub fn newest_run(connection: &Connection, job: &str) -> Result<Option<LastRun>, StoreError> {
-    let sql = "SELECT at, outcome, reason FROM job_runs WHERE job = ? ORDER BY due DESC LIMIT 1";
-    let read = |row: &Row<'_>| Ok(LastRun { at: row.get(0)?, outcome: row.get(1)?, reason: row.get(2)? });
-    select_optional(connection, sql, [job], read)
+    find_row(connection, "job_runs WHERE job = ? ORDER BY due DESC LIMIT 1", [job])
 }
 
 /// Returns the newest runs of a job, the newest first, found by its id or its name, even if the job was deleted.
@@ -153,30 +156,7 @@ pub fn of_job(connection: &Connection, id_or_name: &str, limit: u32) -> Result<V
                LEFT JOIN inbox i ON i.id = r.turn
                LEFT JOIN outbox o ON o.turn = i.turn AND o.slot = 'reply'
                ORDER BY r.seq DESC";
-    select_parsed(connection, sql, params![id_or_name, limit], read_row)
-}
-
-fn read_row(row: &Row<'_>) -> Result<JobRunRow, StoreError> {
-    let turn: Option<String> = row.get(5)?;
-    Ok(JobRunRow {
-        job: row.get(0)?,
-        name: row.get(1)?,
-        due: row.get(2)?,
-        at: row.get(3)?,
-        ended_at: row.get(4)?,
-        turn: turn.map(|turn| turn.parse()).transpose()?,
-        outcome: row.get(6)?,
-        reason: row.get(7)?,
-        sends: row.get(8)?,
-        state: row.get(9)?,
-        delivery: row.get(10)?,
-        tries: row.get(11)?,
-        last_error: row.get(12)?,
-        input_tokens: row.get(13)?,
-        output_tokens: row.get(14)?,
-        cost: row.get(15)?,
-        currency: row.get(16)?,
-    })
+    select_parsed(connection, sql, params![id_or_name, limit], JobRunRow::read)
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use rusqlite::{Connection, Row, params};
 
-use super::sql::{execute, select, select_one, select_optional, select_value};
+use super::sql::{execute, find_row, find_rows, select_one, select_optional, select_value, stored_row};
 use super::{StoreError, now_ms};
 
 /// A job.
@@ -25,7 +25,7 @@ pub struct JobRow {
     pub updated_at: i64,
 }
 
-const COLUMNS: &str = "id, name, body, enabled, next_at, failures, pause_reason, result, created_at, updated_at";
+stored_row! { JobRow: id, name, body, enabled, next_at, failures, pause_reason, result, created_at, updated_at }
 
 /// Inserts a job; returns whether its id was free.
 pub fn insert(
@@ -44,8 +44,7 @@ pub fn insert(
 }
 
 pub fn find(connection: &Connection, id: &str) -> Result<Option<JobRow>, StoreError> {
-    let sql = format!("SELECT {COLUMNS} FROM jobs WHERE id = ?");
-    select_optional(connection, &sql, [id], read_row)
+    find_row(connection, "jobs WHERE id = ?", [id])
 }
 
 /// The numbers of jobs.
@@ -65,11 +64,11 @@ pub fn counts(connection: &Connection) -> Result<JobCounts, StoreError> {
 
 /// Returns all jobs, the next due first, those without a slot last.
 pub fn all(connection: &Connection) -> Result<Vec<JobRow>, StoreError> {
-    many(connection, "TRUE ORDER BY next_at IS NULL, next_at, id", params![])
+    find_rows(connection, "jobs ORDER BY next_at IS NULL, next_at, id", [])
 }
 
 pub fn find_by_name(connection: &Connection, name: &str) -> Result<Vec<JobRow>, StoreError> {
-    many(connection, "name = ?1 ORDER BY id", params![name])
+    find_rows(connection, "jobs WHERE name = ?1 ORDER BY id", [name])
 }
 
 pub fn count(connection: &Connection) -> Result<usize, StoreError> {
@@ -78,8 +77,8 @@ pub fn count(connection: &Connection) -> Result<usize, StoreError> {
 
 /// Returns enabled jobs whose slot is at `now` or earlier, the earliest first.
 pub fn due(connection: &Connection, now: i64, limit: u32) -> Result<Vec<JobRow>, StoreError> {
-    let filter = "enabled = 1 AND next_at IS NOT NULL AND next_at <= ?1 ORDER BY next_at LIMIT ?2";
-    many(connection, filter, params![now, limit])
+    let due = "jobs WHERE enabled = 1 AND next_at IS NOT NULL AND next_at <= ?1 ORDER BY next_at LIMIT ?2";
+    find_rows(connection, due, params![now, limit])
 }
 
 /// Returns when the next enabled job is due.
@@ -151,24 +150,4 @@ pub fn count_failure(connection: &Connection, id: &str) -> Result<u32, StoreErro
 /// Deletes a job; returns whether there was one. Its runs stay.
 pub fn remove(connection: &Connection, id: &str) -> Result<bool, StoreError> {
     Ok(execute(connection, "DELETE FROM jobs WHERE id = ?", [id])? == 1)
-}
-
-fn many(connection: &Connection, filter: &str, parameters: &[&dyn rusqlite::ToSql]) -> Result<Vec<JobRow>, StoreError> {
-    let sql = format!("SELECT {COLUMNS} FROM jobs WHERE {filter}");
-    select(connection, &sql, parameters, read_row)
-}
-
-fn read_row(row: &Row<'_>) -> rusqlite::Result<JobRow> {
-    Ok(JobRow {
-        id: row.get(0)?,
-        name: row.get(1)?,
-        body: row.get(2)?,
-        enabled: row.get(3)?,
-        next_at: row.get(4)?,
-        failures: row.get(5)?,
-        pause_reason: row.get(6)?,
-        result: row.get(7)?,
-        created_at: row.get(8)?,
-        updated_at: row.get(9)?,
-    })
 }

@@ -83,30 +83,30 @@ pub fn add(connection: &Connection, loss: Loss) -> Result<(), StoreError> {
 
 /// Marks all losses as acknowledged; returns the number of those that were not.
 pub fn acknowledge(connection: &Connection) -> Result<usize, StoreError> {
-    let mut losses = all(connection)?;
-    let mut count = 0;
-    for loss in losses.iter_mut().filter(|loss| !loss.acknowledged) {
-        loss.acknowledged = true;
-        count += 1;
-    }
-    if count > 0 {
-        write(connection, &losses)?;
-    }
-    Ok(count)
+    Ok(mark(connection, |loss| !loss.acknowledged, |loss| loss.acknowledged = true)?.len())
 }
 
 /// Returns the losses without a notice to the owner, and marks them as reported.
 pub fn take_unreported(connection: &Connection) -> Result<Vec<Loss>, StoreError> {
+    mark(connection, |loss| !loss.is_reported && !loss.acknowledged, |loss| loss.is_reported = true)
+}
+
+/// Changes the losses that are due, and returns them.
+fn mark(
+    connection: &Connection,
+    is_due: impl Fn(&Loss) -> bool,
+    change: impl Fn(&mut Loss),
+) -> Result<Vec<Loss>, StoreError> {
     let mut losses = all(connection)?;
-    let mut unreported = Vec::new();
-    for loss in losses.iter_mut().filter(|loss| !loss.is_reported && !loss.acknowledged) {
-        loss.is_reported = true;
-        unreported.push(loss.clone());
+    let mut changed = Vec::new();
+    for loss in losses.iter_mut().filter(|loss| is_due(loss)) {
+        change(loss);
+        changed.push(loss.clone());
     }
-    if !unreported.is_empty() {
+    if !changed.is_empty() {
         write(connection, &losses)?;
     }
-    Ok(unreported)
+    Ok(changed)
 }
 
 /// Formats ranges as `3, 7–9`, at most a dozen of them.

@@ -1,8 +1,8 @@
 //! Long-term memories: rows only. The `memory` module defines the rules, and the terms by which rows are found.
 
-use rusqlite::{Connection, Row, params};
+use rusqlite::{Connection, params};
 
-use super::sql::{execute, select, select_optional, select_value};
+use super::sql::{StoredRow, execute, find_row, find_rows, select, select_optional, select_value, stored_row};
 use super::{StoreError, now_ms};
 
 /// A memory.
@@ -27,7 +27,6 @@ pub struct MemoryRow {
     pub used_at: Option<i64>,
     pub uses: i64,
     pub replaced_by: Option<i64>,
-    pub replaced_at: Option<i64>,
 }
 
 /// A memory to insert.
@@ -47,18 +46,25 @@ pub struct NewMemory<'a> {
     pub confidence: f64,
 }
 
-const COLUMNS: &str = "id, owner, kind, name, text, detail, origin, session, seq, turn, confidence, created_at, used_at, uses, \
-                       replaced_by, replaced_at";
+stored_row! {
+    MemoryRow: id, owner, kind, name, text, detail, origin, session, seq, turn, confidence, created_at, used_at,
+        uses, replaced_by
+}
 
 /// Inserts a memory and returns its id, which is never used again.
 pub fn insert(connection: &Connection, new: &NewMemory<'_>) -> Result<i64, StoreError> {
-    insert_row(connection, None, new, now_ms())?;
-    Ok(connection.last_insert_rowid())
+    insert_as(connection, None, new)
 }
 
-/// Inserts a memory under an id of [`reserve_id`].
-pub fn insert_with_id(connection: &Connection, id: i64, new: &NewMemory<'_>, now: i64) -> Result<(), StoreError> {
-    insert_row(connection, Some(id), new, now)
+/// Does the same as [`insert`], with an id of [`reserve_id`] if one was reserved.
+pub fn insert_as(connection: &Connection, id: Option<i64>, new: &NewMemory<'_>) -> Result<i64, StoreError> {
+    let NewMemory { owner, kind, name, text, detail, origin, session, seq, turn, confidence } = new;
+    let sql =
+        "INSERT INTO memories (id, owner, kind, name, text, detail, origin, session, seq, turn, confidence, created_at)
+             VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
+    let values = params![id, owner, kind, name, text, detail, origin, session, seq, turn, confidence, now_ms()];
+    execute(connection, sql, values)?;
+    Ok(connection.last_insert_rowid())
 }
 
 /// Sets the time of a memory's creation, in UTC milliseconds.
@@ -66,43 +72,15 @@ pub fn set_created_at(connection: &Connection, id: i64, at: i64) -> Result<(), S
     execute(connection, "UPDATE memories SET created_at = ?2 WHERE id = ?1", params![id, at]).map(drop)
 }
 
-fn insert_row(connection: &Connection, id: Option<i64>, new: &NewMemory<'_>, now: i64) -> Result<(), StoreError> {
-    let sql =
-        "INSERT INTO memories (id, owner, kind, name, text, detail, origin, session, seq, turn, confidence, created_at)
-             VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
-    execute(
-        connection,
-        sql,
-        params![
-            id,
-            new.owner,
-            new.kind,
-            new.name,
-            new.text,
-            new.detail,
-            new.origin,
-            new.session,
-            new.seq,
-            new.turn,
-            new.confidence,
-            now
-        ],
-    )
-    .map(drop)
-}
-
 /// Returns the memory with this id, even if it was replaced.
 pub fn find(connection: &Connection, id: i64) -> Result<Option<MemoryRow>, StoreError> {
-    let sql = format!("SELECT {COLUMNS} FROM memories WHERE id = ?");
-    select_optional(connection, &sql, [id], read)
+    find_row(connection, "memories WHERE id = ?", [id])
 }
 
 /// Returns the current memories of an owner and kind, the newest first.
 pub fn current(connection: &Connection, owner: &str, kind: &str, limit: u32) -> Result<Vec<MemoryRow>, StoreError> {
-    let sql = format!(
-        "SELECT {COLUMNS} FROM memories WHERE owner = ? AND kind = ? AND replaced_by IS NULL ORDER BY id DESC LIMIT ?"
-    );
-    select(connection, &sql, params![owner, kind, limit], read)
+    let current = "memories WHERE owner = ? AND kind = ? AND replaced_by IS NULL ORDER BY id DESC LIMIT ?";
+    find_rows(connection, current, params![owner, kind, limit])
 }
 
 /// Calls `visit` with the current memories of an owner and kind, the newest first, until it returns false.
@@ -113,9 +91,10 @@ pub fn visit_current(
     mut visit: impl FnMut(MemoryRow) -> bool,
 ) -> Result<(), StoreError> {
     let mut statement = connection.prepare_cached(&format!(
-        "SELECT {COLUMNS} FROM memories WHERE owner = ? AND kind = ? AND replaced_by IS NULL ORDER BY id DESC"
+        "SELECT {} FROM memories WHERE owner = ? AND kind = ? AND replaced_by IS NULL ORDER BY id DESC",
+        MemoryRow::COLUMNS
     ))?;
-    for row in statement.query_map([owner, kind], read)? {
+    for row in statement.query_and_then([owner, kind], MemoryRow::read)? {
         if !visit(row?) {
             break;
         }
@@ -130,17 +109,14 @@ pub fn find_by_name(
     kind: &str,
     name: &str,
 ) -> Result<Option<MemoryRow>, StoreError> {
-    let sql = format!(
-        "SELECT {COLUMNS} FROM memories
-         WHERE owner = ? AND kind = ? AND name = ? AND name <> '' AND replaced_by IS NULL ORDER BY id DESC LIMIT 1"
-    );
-    select_optional(connection, &sql, [owner, kind, name], read)
+    let named = "memories WHERE owner = ? AND kind = ? AND name = ? AND name <> '' AND replaced_by IS NULL
+                 ORDER BY id DESC LIMIT 1";
+    find_row(connection, named, [owner, kind, name])
 }
 
 /// Returns the memories of an owner after the id `after`, in order.
 pub fn added_after(connection: &Connection, after: i64, owner: &str) -> Result<Vec<MemoryRow>, StoreError> {
-    let sql = format!("SELECT {COLUMNS} FROM memories WHERE id > ? AND +owner = ? ORDER BY id");
-    select(connection, &sql, params![after, owner], read)
+    find_rows(connection, "memories WHERE id > ? AND +owner = ? ORDER BY id", params![after, owner])
 }
 
 /// Returns the number of current memories of an owner and kind.
@@ -162,8 +138,7 @@ pub fn contains(connection: &Connection, owner: &str, kind: &str, name: &str, te
 
 /// Returns the memories that `id` replaced, the newest first.
 pub fn replaced_memories(connection: &Connection, id: i64) -> Result<Vec<MemoryRow>, StoreError> {
-    let sql = format!("SELECT {COLUMNS} FROM memories WHERE replaced_by = ? ORDER BY id DESC");
-    select(connection, &sql, [id], read)
+    find_rows(connection, "memories WHERE replaced_by = ? ORDER BY id DESC", [id])
 }
 
 /// Replaces `old` by `new`.
@@ -256,25 +231,4 @@ pub fn set_text(connection: &Connection, id: i64, text: &str) -> Result<(), Stor
 /// Changes the owner of a memory.
 pub fn set_owner(connection: &Connection, id: i64, owner: &str) -> Result<(), StoreError> {
     execute(connection, "UPDATE memories SET owner = ?2 WHERE id = ?1", params![id, owner]).map(drop)
-}
-
-fn read(row: &Row<'_>) -> rusqlite::Result<MemoryRow> {
-    Ok(MemoryRow {
-        id: row.get(0)?,
-        owner: row.get(1)?,
-        kind: row.get(2)?,
-        name: row.get(3)?,
-        text: row.get(4)?,
-        detail: row.get(5)?,
-        origin: row.get(6)?,
-        session: row.get(7)?,
-        seq: row.get(8)?,
-        turn: row.get(9)?,
-        confidence: row.get(10)?,
-        created_at: row.get(11)?,
-        used_at: row.get(12)?,
-        uses: row.get(13)?,
-        replaced_by: row.get(14)?,
-        replaced_at: row.get(15)?,
-    })
 }

@@ -1,9 +1,9 @@
 //! The lines of MEMORY.md as they were last read or written, and the summaries of HISTORY.md.
 
-use rusqlite::{Connection, params};
+use rusqlite::{Connection, Params, params};
 
 use super::StoreError;
-use super::sql::{execute, select};
+use super::sql::{StoredRow, execute, select, select_parsed, stored_row};
 
 /// A line of the file, with the current state of its memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,12 +57,12 @@ pub fn summaries_after(connection: &Connection, after: i64, limit: u32) -> Resul
 
 /// Returns all summaries of an owner, the oldest first.
 pub fn summaries_of(connection: &Connection, owner: &str) -> Result<Vec<SummaryRow>, StoreError> {
-    summaries(connection, "owner = ? ORDER BY id", params![owner])
+    summaries(connection, "owner = ? ORDER BY id", [owner])
 }
 
 /// Returns the summaries of a session, the oldest first.
 pub fn summaries_of_session(connection: &Connection, session: &str) -> Result<Vec<SummaryRow>, StoreError> {
-    summaries(connection, "name = ? ORDER BY id", params![session])
+    summaries(connection, "name = ? ORDER BY id", [session])
 }
 
 /// A summary as HISTORY.md shows it.
@@ -77,14 +77,9 @@ pub struct SummaryRow {
     pub at: i64,
 }
 
-fn summaries(
-    connection: &Connection,
-    filter: &str,
-    parameters: &[&dyn rusqlite::ToSql],
-) -> Result<Vec<SummaryRow>, StoreError> {
+stored_row! { SummaryRow: id, session, text, detail, at }
+
+fn summaries(connection: &Connection, filter: &str, parameters: impl Params) -> Result<Vec<SummaryRow>, StoreError> {
     let sql = format!("SELECT id, name, text, detail, created_at FROM memories WHERE kind = 'summary' AND {filter}");
-    select(connection, &sql, parameters, |row| {
-        let (id, session, text, detail, at) = (row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?);
-        Ok(SummaryRow { id, session, text, detail, at })
-    })
+    select_parsed(connection, &sql, parameters, SummaryRow::read)
 }

@@ -4,7 +4,7 @@ use rusqlite::{Connection, params};
 use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
-use super::sql::{execute, select, select_optional};
+use super::sql::{StoredRow, execute, find_row, find_rows, select_optional, select_parsed, stored_row};
 use super::{StoreError, now_ms, session_memory};
 
 /// The head of a session.
@@ -51,6 +51,8 @@ pub struct MessageRow {
     pub at: i64,
 }
 
+stored_row! { MessageRow: epoch, seq, role, body, turn, at }
+
 /// The last use of a session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LastUse {
@@ -75,6 +77,8 @@ pub struct SessionSummary {
     pub updated_at: i64,
 }
 
+stored_row! { SessionSummary: session, epoch, messages, model, title, created_at, updated_at }
+
 /// Returns the first 16 bytes of the SHA-256 of a message's role and body: enough to notice that either was changed.
 pub fn digest(role: &str, body: &str) -> [u8; 16] {
     let whole = Sha256::new().chain_update(role).chain_update([0]).chain_update(body).finalize();
@@ -94,18 +98,8 @@ pub fn session(connection: &Connection, session: &str) -> Result<SessionHead, St
 
 /// Returns the messages of `from..to` in order.
 pub fn range(connection: &Connection, session: &str, from: i64, to: i64) -> Result<Vec<MessageRow>, StoreError> {
-    let sql =
-        "SELECT epoch, seq, role, body, turn, at FROM messages WHERE session = ? AND seq >= ? AND seq < ? ORDER BY seq";
-    select(connection, sql, params![session, from, to], |row| {
-        Ok(MessageRow {
-            epoch: row.get(0)?,
-            seq: row.get(1)?,
-            role: row.get(2)?,
-            body: row.get(3)?,
-            turn: row.get(4)?,
-            at: row.get(5)?,
-        })
-    })
+    let range = "messages WHERE session = ? AND seq >= ? AND seq < ? ORDER BY seq";
+    find_rows(connection, range, params![session, from, to])
 }
 
 /// Returns the turn of a message.
@@ -116,12 +110,8 @@ pub fn turn_of(connection: &Connection, session: &str, seq: i64) -> Result<Optio
 
 /// Returns the last user message before `seq`.
 pub fn user_before(connection: &Connection, session: &str, seq: i64) -> Result<Option<MessageRow>, StoreError> {
-    let sql = "SELECT seq FROM messages WHERE session = ? AND seq < ? AND role = 'user' ORDER BY seq DESC LIMIT 1";
-    let found: Option<i64> = select_optional(connection, sql, params![session, seq], |row| row.get(0))?;
-    Ok(match found {
-        Some(seq) => range(connection, session, seq, seq + 1)?.pop(),
-        None => None,
-    })
+    let last = "messages WHERE session = ? AND seq < ? AND role = 'user' ORDER BY seq DESC LIMIT 1";
+    find_row(connection, last, params![session, seq])
 }
 
 /// Returns the last use of a session, or `None` if its epoch has no messages.
@@ -235,19 +225,12 @@ pub fn list(connection: &Connection, limit: u32) -> Result<Vec<SessionSummary>, 
 
 /// Does the same as [`list`] for the sessions whose keys begin with `prefix`.
 pub fn list_of(connection: &Connection, prefix: &str, limit: u32) -> Result<Vec<SessionSummary>, StoreError> {
-    let sql = "SELECT session, epoch, next_seq - first_seq, model, title, created_at, updated_at
-         FROM sessions WHERE substr(session, 1, length(?1)) = ?1 ORDER BY updated_at DESC, session LIMIT ?2";
-    select(connection, sql, params![prefix, limit], |row| {
-        Ok(SessionSummary {
-            session: row.get(0)?,
-            epoch: row.get(1)?,
-            messages: row.get(2)?,
-            model: row.get(3)?,
-            title: row.get(4)?,
-            created_at: row.get(5)?,
-            updated_at: row.get(6)?,
-        })
-    })
+    // Retention deletes the oldest messages of a session first.
+    let sql = "SELECT session, epoch, next_seq - max(first_seq, ifnull(
+                (SELECT min(m.seq) FROM messages m WHERE m.session = s.session), next_seq)),
+             model, title, created_at, updated_at
+         FROM sessions s WHERE substr(session, 1, length(?1)) = ?1 ORDER BY updated_at DESC, session LIMIT ?2";
+    select_parsed(connection, sql, params![prefix, limit], SessionSummary::read)
 }
 
 fn touch(connection: &Connection, session: &str, at: i64) -> Result<(), StoreError> {

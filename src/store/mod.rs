@@ -58,10 +58,10 @@ pub mod usage;
 pub mod vector_codes;
 pub mod vectors;
 
-pub use error::StoreError;
-pub use handle::{DETACHED, Store};
+pub use error::{DISK_FULL, StoreError};
+pub use handle::{DETACHED, Store, USE_COPY};
 pub use opening::write_alone;
-pub use retention::{ReserveSize, RetainConfig, StoreConfig};
+pub use retention::{RetainConfig, StoreConfig};
 pub use rusqlite::Connection;
 pub use salvage::repair;
 pub use writer::{Durability, GroupCommit, OnCommit};

@@ -28,6 +28,7 @@ pub fn open(path: &Path) -> Result<OpenedDatabase, StoreError> {
         let reason = "a restore of this home was interrupted; run it again: daoyou restore FILE".to_owned();
         return Err(StoreError::Open { path: path.to_owned(), reason });
     }
+    set_stale_log_aside(path)?;
     check_files(path)?;
     let checked = database::open_for_check(path)?;
     check_small(path, &checked)?;
@@ -35,10 +36,7 @@ pub fn open(path: &Path) -> Result<OpenedDatabase, StoreError> {
         tracing::warn!(%error, "the high-water mark cannot be read");
         StoredMark::Damaged
     });
-    let (id, known) = match read_identity(&checked)? {
-        Some((id, known)) => (id, known),
-        None => (None, 0),
-    };
+    let (id, known) = read_identity(&checked)?;
     let (loss, seq) = compare_with_mark(found, id, known);
     let loss = loss.map(|loss| keep_log(path, loss));
     finish_opening(path, checked, id, loss, seq)
@@ -61,22 +59,38 @@ fn check_small(path: &Path, connection: &Connection) -> Result<(), StoreError> {
     if std::fs::metadata(path).map_or(0, |metadata| metadata.len()) > CHECKED_AT_START {
         return Ok(());
     }
-    match database::integrity(connection) {
-        Ok(faults) if faults.is_empty() => Ok(()),
-        Ok(faults) => Err(damaged_error(path, &database::summarize(&faults))),
+    match database::find_fault(connection) {
+        Ok(fault) => fault.map_or(Ok(()), |fault| Err(damaged_error(path, &fault))),
         Err(StoreError::Sqlite(error)) if is_damage(&error) => Err(damaged_error(path, &error.to_string())),
         Err(other) => Err(other),
     }
 }
 
-/// Returns the database's id and the highest seq that it has assigned; `None` for an empty file.
-fn read_identity(connection: &Connection) -> Result<Option<(Option<Uuid>, i64)>, StoreError> {
-    let tables: i64 = connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
-    if tables == 0 {
-        return Ok(None);
+/// Returns the database's id and the highest seq that it has assigned; an empty file has no id.
+fn read_identity(connection: &Connection) -> Result<(Option<Uuid>, i64), StoreError> {
+    if database::is_empty(connection)? {
+        return Ok((None, 0));
     }
     let id = meta::get(connection, meta::ID)?.and_then(|id| id.parse().ok());
-    Ok(Some((id, inbox::last_seq(connection)?)))
+    Ok((id, inbox::last_seq(connection)?))
+}
+
+/// Moves the log of an earlier database aside, because SQLite would apply it to the file. A file with a log of its own says in its
+/// header that it has one; a copy, such as one that the owner has renamed after a loss of the database, says that it has none.
+///
+/// # Errors
+/// The log cannot be moved.
+pub fn set_stale_log_aside(path: &Path) -> Result<(), StoreError> {
+    let log = files::log_path(path);
+    let moved = || -> std::io::Result<()> {
+        if !database::has_no_log(path)? || !log.metadata().is_ok_and(|log| log.len() > 0) {
+            return Ok(());
+        }
+        let aside = files::set_log_aside(path)?;
+        tracing::warn!(aside = %aside.display(), "daoyou.db-wal is the log of an earlier database; it is moved aside");
+        Ok(())
+    };
+    moved().map_err(|error| StoreError::Open { path: log.clone(), reason: error.to_string() })
 }
 
 /// Finds damage that SQLite silently ignores: SQLite stops reading a log at the first damaged frame, deletes the log of an empty

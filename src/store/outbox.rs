@@ -3,10 +3,12 @@
 //! A condition such as `state = 'pending' AND state IN ('pending', 'sending')` is redundant on purpose: SQLite uses a partial
 //! index only if the query contains the index's own condition.
 
-use rusqlite::{Connection, Row, params};
+use rusqlite::{Connection, params};
 use uuid::Uuid;
 
-use super::sql::{execute, read_uuid, select, select_optional, select_parsed, select_value};
+use super::sql::{
+    execute, find_row, find_rows, read_uuid, select, select_optional, select_parsed, select_value, stored_row,
+};
 use super::{StoreError, now_ms};
 
 /// The namespace of outbox ids (UUIDv5, RFC 9562).
@@ -53,8 +55,12 @@ pub struct PendingDelivery {
     pub next_at: i64,
 }
 
-const COLUMNS: &str = "seq, id, turn, slot, attempt, channel, chat_id, body, state, tries, next_at, provider_id,
-    last_error, created_at";
+stored_row! { PendingDelivery: seq, id by read_uuid, chat_id, tries, next_at }
+
+stored_row! {
+    OutboxRow: seq, id by read_uuid, turn by read_uuid, slot, attempt, channel, chat_id, body, state, tries,
+        next_at, provider_id, last_error, created_at
+}
 
 /// Returns the id of a delivery. The same turn, attempt and slot always give the same id.
 pub fn id_of(turn: Uuid, attempt: i64, slot: &str) -> Uuid {
@@ -92,11 +98,8 @@ fn insert_attempt(
     let (id, turn) = (id_of(new.turn, attempt, &new.slot), new.turn.to_string());
     let sql = "INSERT INTO outbox (id, turn, slot, attempt, channel, chat_id, body, state, created_at)
              VALUES (?, ?, ?, ?, ?, ?, ?, 'pending', ?)";
-    execute(
-        connection,
-        sql,
-        params![id.to_string(), turn, new.slot, attempt, new.channel, new.chat_id, new.body, created_at],
-    )?;
+    let values = params![id.to_string(), turn, new.slot, attempt, new.channel, new.chat_id, new.body, created_at];
+    execute(connection, sql, values)?;
     Ok(id)
 }
 
@@ -151,9 +154,10 @@ pub fn make_due(connection: &Connection, id: Uuid) -> Result<Option<String>, Sto
 /// Returns the ids of rows that wait for their next attempt, the oldest first.
 pub fn waiting_for_retry(connection: &Connection, limit: u32) -> Result<Vec<Uuid>, StoreError> {
     // The first condition is that of the index of open rows; the `+` keeps SQLite from choosing another index for the order.
-    let tried =
-        "state IN ('pending', 'sending') AND state = 'pending' AND last_error IS NOT NULL ORDER BY +seq LIMIT ?1";
-    Ok(find_many(connection, tried, params![limit])?.into_iter().map(|row| row.id).collect())
+    let sql =
+        "SELECT id FROM outbox WHERE state IN ('pending', 'sending') AND state = 'pending' AND last_error IS NOT NULL
+             ORDER BY +seq LIMIT ?1";
+    select_parsed(connection, sql, [limit], |row| read_uuid(row, 0))
 }
 
 /// Returns the seqs of a channel's rows that [`make_due`] has made due.
@@ -220,17 +224,9 @@ pub fn pending_after(
     seq: i64,
     limit: u32,
 ) -> Result<Vec<PendingDelivery>, StoreError> {
-    let sql = "SELECT seq, id, chat_id, tries, next_at FROM outbox
-         WHERE channel = ? AND seq > ? AND state = 'pending' AND state IN ('pending', 'sending') ORDER BY seq LIMIT ?";
-    select_parsed(connection, sql, params![channel, seq, limit], |row| {
-        Ok(PendingDelivery {
-            seq: row.get(0)?,
-            id: read_uuid(row, 1)?,
-            chat_id: row.get(2)?,
-            tries: row.get(3)?,
-            next_at: row.get(4)?,
-        })
-    })
+    let pending = "outbox WHERE channel = ? AND seq > ? AND state = 'pending' AND state IN ('pending', 'sending')
+                   ORDER BY seq LIMIT ?";
+    find_rows(connection, pending, params![channel, seq, limit])
 }
 
 /// Returns the channels with undelivered rows, and their numbers.
@@ -240,28 +236,28 @@ pub fn open_by_channel(connection: &Connection) -> Result<Vec<(String, usize)>, 
 }
 
 pub fn find(connection: &Connection, id: Uuid) -> Result<Option<OutboxRow>, StoreError> {
-    Ok(find_many(connection, "id = ?1", params![id.to_string()])?.into_iter().next())
+    find_row(connection, "outbox WHERE id = ?1", [id.to_string()])
 }
 
 /// Returns the rows of a turn, in order.
 pub fn of_turn(connection: &Connection, turn: Uuid) -> Result<Vec<OutboxRow>, StoreError> {
-    find_many(connection, "turn = ?1 ORDER BY seq", params![turn.to_string()])
+    find_rows(connection, "outbox WHERE turn = ?1 ORDER BY seq", [turn.to_string()])
 }
 
 /// Returns the reply of a turn.
 pub fn reply(connection: &Connection, turn: Uuid) -> Result<Option<OutboxRow>, StoreError> {
-    Ok(find_many(connection, "turn = ?1 AND slot = 'reply'", params![turn.to_string()])?.into_iter().next())
+    find_row(connection, "outbox WHERE turn = ?1 AND slot = 'reply'", [turn.to_string()])
 }
 
 /// Returns the row in a slot of a turn.
 pub fn find_slot(connection: &Connection, turn: Uuid, slot: &str) -> Result<Option<OutboxRow>, StoreError> {
-    Ok(find_many(connection, "turn = ?1 AND slot = ?2", params![turn.to_string(), slot])?.into_iter().next())
+    find_row(connection, "outbox WHERE turn = ?1 AND slot = ?2", [turn.to_string().as_str(), slot])
 }
 
 /// Returns the newest messages to a chat of the page since a time (UTC milliseconds), in order.
 pub fn of_page_chat(connection: &Connection, chat: &str, since: i64, limit: u32) -> Result<Vec<OutboxRow>, StoreError> {
-    let filter = "channel = 'page' AND chat_id = ?1 AND created_at >= ?2 ORDER BY seq DESC LIMIT ?3";
-    let mut rows = find_many(connection, filter, params![chat, since, limit])?;
+    let newest = "outbox WHERE channel = 'page' AND chat_id = ?1 AND created_at >= ?2 ORDER BY seq DESC LIMIT ?3";
+    let mut rows: Vec<OutboxRow> = find_rows(connection, newest, params![chat, since, limit])?;
     rows.reverse();
     Ok(rows)
 }
@@ -274,8 +270,9 @@ pub fn page_chats(connection: &Connection, limit: u32) -> Result<Vec<String>, St
 /// Returns undelivered rows (pending, sending, unknown, dead), the oldest first.
 pub fn undelivered(connection: &Connection, limit: u32) -> Result<Vec<OutboxRow>, StoreError> {
     // The `+` keeps SQLite from using the order of seq, which would read every sent row.
-    let mut rows = find_many(connection, "state IN ('pending', 'sending') ORDER BY +seq LIMIT ?1", params![limit])?;
-    rows.extend(find_many(connection, "state IN ('unknown', 'dead') ORDER BY +seq LIMIT ?1", params![limit])?);
+    let open = "outbox WHERE state IN ('pending', 'sending') ORDER BY +seq LIMIT ?1";
+    let mut rows: Vec<OutboxRow> = find_rows(connection, open, [limit])?;
+    rows.extend(find_rows(connection, "outbox WHERE state IN ('unknown', 'dead') ORDER BY +seq LIMIT ?1", [limit])?);
     rows.sort_by_key(|row| row.seq);
     Ok(rows)
 }
@@ -307,8 +304,8 @@ pub fn retry(connection: &Connection, id: Uuid) -> Result<Option<OutboxRow>, Sto
 
 /// Returns the ids of rows in `state`, which is `dead` or `unknown`, the oldest first.
 pub fn ids_in_state(connection: &Connection, state: &str, limit: u32) -> Result<Vec<Uuid>, StoreError> {
-    let stuck = "state = ?1 AND state IN ('unknown', 'dead') ORDER BY +seq LIMIT ?2";
-    Ok(find_many(connection, stuck, params![state, limit])?.into_iter().map(|row| row.id).collect())
+    let sql = "SELECT id FROM outbox WHERE state = ?1 AND state IN ('unknown', 'dead') ORDER BY +seq LIMIT ?2";
+    select_parsed(connection, sql, params![state, limit], |row| read_uuid(row, 0))
 }
 
 /// Deletes an undelivered row that is not being sent; returns whether there was one.
@@ -317,35 +314,10 @@ pub fn remove(connection: &Connection, id: Uuid) -> Result<bool, StoreError> {
     Ok(execute(connection, sql, [id.to_string()])? == 1)
 }
 
-fn find_many(
-    connection: &Connection,
-    filter: &str,
-    parameters: &[&dyn rusqlite::ToSql],
-) -> Result<Vec<OutboxRow>, StoreError> {
-    select_parsed(connection, &format!("SELECT {COLUMNS} FROM outbox WHERE {filter}"), parameters, read_row)
-}
-
-fn read_row(row: &Row<'_>) -> Result<OutboxRow, StoreError> {
-    Ok(OutboxRow {
-        seq: row.get(0)?,
-        id: read_uuid(row, 1)?,
-        turn: read_uuid(row, 2)?,
-        slot: row.get(3)?,
-        attempt: row.get(4)?,
-        channel: row.get(5)?,
-        chat_id: row.get(6)?,
-        body: row.get(7)?,
-        state: row.get(8)?,
-        tries: row.get(9)?,
-        next_at: row.get(10)?,
-        provider_id: row.get(11)?,
-        last_error: row.get(12)?,
-        created_at: row.get(13)?,
-    })
-}
-
 #[cfg(test)]
 mod tests {
+    use daoyou_channels::Resend;
+
     use super::*;
     use crate::store::opening;
 
@@ -368,22 +340,18 @@ mod tests {
     #[test]
     fn interrupted_deliveries_are_recovered_by_the_rule_in_their_row() {
         type Done = fn(&Connection, Uuid) -> Result<(), StoreError>;
+        let [same_id, again, never] = [Resend::SameId, Resend::Again, Resend::Never].map(<&str>::from);
         let table: &[(&str, Option<&str>, Done, &str)] = &[
             ("never tried", None, |_, _| Ok(()), "pending"),
-            ("cut off, known by its id", Some("same_id"), |_, _| Ok(()), "pending"),
-            ("cut off, better twice than never", Some("again"), |_, _| Ok(()), "pending"),
-            ("cut off, better never than twice", Some("never"), |_, _| Ok(()), "unknown"),
+            ("cut off, known by its id", Some(same_id), |_, _| Ok(()), "pending"),
+            ("cut off, better twice than never", Some(again), |_, _| Ok(()), "pending"),
+            ("cut off, better never than twice", Some(never), |_, _| Ok(()), "unknown"),
             ("cut off, a rule of another version", Some("perhaps"), |_, _| Ok(()), "unknown"),
-            ("sent", Some("same_id"), |connection, id| mark_sent(connection, id, None), "sent"),
-            ("given up", Some("same_id"), |connection, id| mark_ended(connection, id, "dead", "no"), "dead"),
-            (
-                "in doubt before",
-                Some("same_id"),
-                |connection, id| mark_ended(connection, id, "unknown", "?"),
-                "unknown",
-            ),
-            ("to be tried again", Some("same_id"), |connection, id| mark_retry(connection, id, 7, "busy"), "pending"),
-            ("nobody was there", Some("never"), mark_absent, "pending"),
+            ("sent", Some(same_id), |connection, id| mark_sent(connection, id, None), "sent"),
+            ("given up", Some(same_id), |connection, id| mark_ended(connection, id, "dead", "no"), "dead"),
+            ("in doubt before", Some(same_id), |connection, id| mark_ended(connection, id, "unknown", "?"), "unknown"),
+            ("to be tried again", Some(same_id), |connection, id| mark_retry(connection, id, 7, "busy"), "pending"),
+            ("nobody was there", Some(never), mark_absent, "pending"),
         ];
         let (_folder, connection) = store();
         let ids: Vec<Uuid> = table.iter().map(|(name, ..)| add(&connection, name)).collect();
@@ -410,7 +378,7 @@ mod tests {
 
         let [one, other] = ["one", "other"].map(|channel| add(&connection, channel));
         for id in [one, other] {
-            claim(&connection, id, "again").unwrap();
+            claim(&connection, id, again).unwrap();
         }
         assert_eq!(recover(&connection, Some("one")).unwrap().len(), 1);
         assert_eq!([one, other].map(|id| state(&connection, id)), ["pending", "sending"]);

@@ -1,10 +1,10 @@
 //! An overview of queues, last turns and usage, for `status` and `doctor`.
 
-use rusqlite::{Connection, params};
+use rusqlite::Connection;
 
 use super::jobs::{self, JobCounts};
 use super::losses::{self, Loss};
-use super::sql::{select, select_one, select_optional, select_value};
+use super::sql::{StoredRow, select_one, select_optional, select_parsed, select_value, stored_row};
 use super::usage::{self, UsageScope, UsageTotal};
 use super::{StoreError, disk_usage, outbox};
 
@@ -52,6 +52,11 @@ pub struct LastTurn {
     pub received_at: i64,
 }
 
+stored_row! { LastTurn: turn, session, state, error, received_at }
+
+const LAST_TURNS: &str = "SELECT i.turn, i.session, i.state, json_extract(o.body, '$.error.code'), i.received_at
+    FROM inbox i LEFT JOIN outbox o ON o.turn = i.turn AND o.slot = 'reply' ORDER BY i.seq DESC LIMIT ?";
+
 /// Reads the overview. `used` counts usage from `since` on, and `last` has at most `turns` entries.
 pub fn overview(connection: &Connection, since: i64, turns: u32) -> Result<StoreOverview, StoreError> {
     // The query names the index, which contains only the unfinished rows.
@@ -74,27 +79,12 @@ pub fn overview(connection: &Connection, since: i64, turns: u32) -> Result<Store
         oldest_outbound,
         stuck: outbox::count_stuck(connection)?,
         dead,
-        last: last_turns(connection, turns)?,
+        last: select_parsed(connection, LAST_TURNS, [turns], LastTurn::read)?,
         used: usage::total(connection, UsageScope::Since(since))?,
         newest,
         jobs: jobs::counts(connection)?,
         next_job: jobs::next_due(connection)?,
         losses: losses::unacknowledged(connection)?,
         free: disk_usage::free_bytes(connection)?,
-    })
-}
-
-fn last_turns(connection: &Connection, limit: u32) -> Result<Vec<LastTurn>, StoreError> {
-    let sql = "SELECT i.turn, i.session, i.state, json_extract(o.body, '$.error.code'), i.received_at
-         FROM inbox i LEFT JOIN outbox o ON o.turn = i.turn AND o.slot = 'reply'
-         ORDER BY i.seq DESC LIMIT ?";
-    select(connection, sql, params![limit], |row| {
-        Ok(LastTurn {
-            turn: row.get(0)?,
-            session: row.get(1)?,
-            state: row.get(2)?,
-            error: row.get(3)?,
-            received_at: row.get(4)?,
-        })
     })
 }

@@ -3,7 +3,7 @@
 use rusqlite::{Connection, params};
 
 use super::inbox::{self, InboxRow};
-use super::messages::{self, Ownership};
+use super::messages::{self, Ownership, SessionHead};
 use super::sql::{execute, select, select_optional};
 use super::{StoreError, session_memory};
 
@@ -20,28 +20,27 @@ pub fn of_session(connection: &Connection, session: &str) -> Result<Ownership, S
 
 /// Records that `owner` writes in the session, and makes `owner` the owner of a stored session that has none.
 pub fn record_writer(connection: &Connection, session: &str, owner: &str) -> Result<(), StoreError> {
-    let Ownership { owner: first, is_shared } = of_session(connection, session)?;
-    match first {
-        None => {
-            execute(connection, "UPDATE sessions SET owner = ? WHERE session = ?", params![owner, session])?;
+    let SessionHead { epoch, ownership, .. } = messages::session(connection, session)?;
+    match ownership.owner {
+        None => execute(connection, "UPDATE sessions SET owner = ? WHERE session = ?", [owner, session]).map(drop),
+        Some(first) if first != owner && !ownership.is_shared => {
+            execute(connection, "UPDATE sessions SET is_shared = 1 WHERE session = ?", [session])?;
+            session_memory::release_snapshot(connection, session, epoch)
         }
-        Some(first) if first != owner && !is_shared => {
-            let sql = "UPDATE sessions SET is_shared = 1 WHERE session = ?";
-            execute(connection, sql, [session])?;
-            let epoch = messages::session(connection, session)?.epoch;
-            session_memory::release_snapshot(connection, session, epoch)?;
-        }
-        Some(_) => {}
+        Some(_) => Ok(()),
     }
-    Ok(())
 }
 
 /// Sets the owner of a session, and removes the memory snapshot from its prompts.
 pub fn set(connection: &Connection, session: &str, ownership: &Ownership) -> Result<(), StoreError> {
-    let sql = "UPDATE sessions SET owner = ?, is_shared = ? WHERE session = ?";
-    execute(connection, sql, params![ownership.owner, ownership.is_shared, session])?;
+    write(connection, session, ownership)?;
     let epoch = messages::session(connection, session)?.epoch;
     session_memory::release_snapshot(connection, session, epoch)
+}
+
+fn write(connection: &Connection, session: &str, ownership: &Ownership) -> Result<(), StoreError> {
+    let sql = "UPDATE sessions SET owner = ?, is_shared = ? WHERE session = ?";
+    execute(connection, sql, params![ownership.owner, ownership.is_shared, session]).map(drop)
 }
 
 /// Returns the digest of `[identities]` with which the owner was last determined.
@@ -58,9 +57,7 @@ pub fn set_identities_digest(connection: &Connection, session: &str, digest: &st
 
 /// Copies the owner of a session to a session that begins with its messages.
 pub fn copy(connection: &Connection, from: &str, to: &str) -> Result<(), StoreError> {
-    let Ownership { owner, is_shared } = of_session(connection, from)?;
-    let sql = "UPDATE sessions SET owner = ?, is_shared = ? WHERE session = ?";
-    execute(connection, sql, params![owner, is_shared, to]).map(drop)
+    write(connection, to, &of_session(connection, from)?)
 }
 
 /// Transfers all memories and sessions of `old` to `new`; returns whether there were any.
@@ -104,12 +101,7 @@ fn answered_messages(connection: &Connection, turns: Vec<String>) -> Result<Vec<
 /// Returns the message that the last turn of the session's log answers.
 pub fn last_writer(connection: &Connection, session: &str) -> Result<Option<InboxRow>, StoreError> {
     let sql = "SELECT turn FROM messages WHERE session = ? ORDER BY seq DESC LIMIT 1";
-    let turn = select_optional(connection, sql, [session], |row| row.get::<_, String>(0))?;
-    // Imported messages may have other turn ids.
-    Ok(match turn.and_then(|turn| turn.parse().ok()) {
-        Some(turn) => inbox::of_turn(connection, turn)?.pop(),
-        None => None,
-    })
+    Ok(answered_messages(connection, select(connection, sql, [session], |row| row.get(0))?)?.pop())
 }
 
 /// Returns the sessions `CHANNEL:CHAT:…` whose last message came from this chat, the last used first.

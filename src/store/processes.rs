@@ -3,7 +3,7 @@
 use rusqlite::{Connection, Row, params};
 use uuid::Uuid;
 
-use super::sql::{execute, select, select_optional};
+use super::sql::{execute, find_row, find_rows, stored_row};
 use super::{StoreError, now_ms};
 
 /// A process to start.
@@ -50,8 +50,10 @@ pub struct ProcessRow {
     pub outcome: Option<String>,
 }
 
-const COLUMNS: &str = "id, turn, session, channel, chat_id, trust, metadata, label, command, detached, pid, start_identity, \
-                       started_at, ended_at, outcome, origin";
+stored_row! {
+    ProcessRow: id, turn by read_shown_turn, session, channel, chat_id, trust, metadata, label, command, detached,
+        pid, start_identity, started_at, ended_at, outcome, origin
+}
 
 /// Inserts a process that is not started yet; returns whether its id was free. Keeps only the newest `keep` ended processes.
 pub fn insert(connection: &Connection, process: &NewProcess, keep: u32) -> Result<bool, StoreError> {
@@ -61,25 +63,10 @@ pub fn insert(connection: &Connection, process: &NewProcess, keep: u32) -> Resul
     let sql = "INSERT INTO processes
                    (id, turn, session, channel, chat_id, trust, metadata, origin, label, command, detached, started_at)
                VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO NOTHING";
-    let added = execute(
-        connection,
-        sql,
-        params![
-            process.id,
-            process.turn.to_string(),
-            process.session,
-            process.channel,
-            process.chat_id,
-            process.trust,
-            process.metadata,
-            process.origin,
-            process.label,
-            process.command,
-            process.detached,
-            now_ms()
-        ],
-    )?;
-    Ok(added == 1)
+    let NewProcess { id, turn, session, channel, chat_id, trust, metadata, origin, label, command, detached } = process;
+    let (turn, now) = (turn.to_string(), now_ms());
+    let values = params![id, turn, session, channel, chat_id, trust, metadata, origin, label, command, detached, now];
+    Ok(execute(connection, sql, values)? == 1)
 }
 
 /// Records the pid of a process.
@@ -98,55 +85,27 @@ pub fn record_end(connection: &Connection, id: &str, outcome: &str) -> Result<Op
 }
 
 pub fn find(connection: &Connection, id: &str) -> Result<Option<ProcessRow>, StoreError> {
-    let sql = format!("SELECT {COLUMNS} FROM processes WHERE id = ?");
-    select_optional(connection, &sql, [id], read_row)
+    find_row(connection, "processes WHERE id = ?", [id])
 }
 
 /// Returns the processes without a known end, the oldest first.
 pub fn open(connection: &Connection) -> Result<Vec<ProcessRow>, StoreError> {
-    many(connection, "ended_at IS NULL ORDER BY started_at, id", params![])
+    find_rows(connection, "processes WHERE ended_at IS NULL ORDER BY started_at, id", [])
 }
 
 /// Returns the processes of a session without a known end, the oldest first.
 pub fn open_of_session(connection: &Connection, session: &str) -> Result<Vec<ProcessRow>, StoreError> {
-    many(connection, "ended_at IS NULL AND session = ?1 ORDER BY started_at, id", params![session])
+    find_rows(connection, "processes WHERE ended_at IS NULL AND session = ?1 ORDER BY started_at, id", [session])
 }
 
 /// Returns the newest processes; those without a known end come first.
 pub fn newest(connection: &Connection, limit: u32) -> Result<Vec<ProcessRow>, StoreError> {
-    many(connection, "TRUE ORDER BY ended_at IS NOT NULL, started_at DESC, id LIMIT ?1", params![limit])
+    find_rows(connection, "processes ORDER BY ended_at IS NOT NULL, started_at DESC, id LIMIT ?1", [limit])
 }
 
-fn many(
-    connection: &Connection,
-    filter: &str,
-    parameters: &[&dyn rusqlite::ToSql],
-) -> Result<Vec<ProcessRow>, StoreError> {
-    let sql = format!("SELECT {COLUMNS} FROM processes WHERE {filter}");
-    select(connection, &sql, parameters, read_row)
-}
-
-fn read_row(row: &Row<'_>) -> rusqlite::Result<ProcessRow> {
-    let turn: String = row.get(1)?;
-    Ok(ProcessRow {
-        id: row.get(0)?,
-        // The turn is only displayed: a process with a damaged row must still be ended.
-        turn: turn.parse().unwrap_or_default(),
-        session: row.get(2)?,
-        channel: row.get(3)?,
-        chat_id: row.get(4)?,
-        trust: row.get(5)?,
-        metadata: row.get(6)?,
-        label: row.get(7)?,
-        command: row.get(8)?,
-        detached: row.get(9)?,
-        pid: row.get(10)?,
-        start_identity: row.get(11)?,
-        started_at: row.get(12)?,
-        ended_at: row.get(13)?,
-        outcome: row.get(14)?,
-        origin: row.get(15)?,
-    })
+/// Reads the turn, which is only displayed: a process with a damaged row must still be ended.
+fn read_shown_turn(row: &Row<'_>, at: usize) -> Result<Uuid, StoreError> {
+    Ok(row.get::<_, String>(at)?.parse().unwrap_or_default())
 }
 
 #[cfg(test)]

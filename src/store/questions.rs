@@ -4,11 +4,12 @@
 use rusqlite::{Connection, Row, params};
 use uuid::Uuid;
 
-use super::sql::{execute, read_uuid, select_optional_parsed, select_parsed};
+use super::sql::{execute, find_row, read_optional_uuid, read_uuid, select_parsed, stored_row};
 use super::{StoreError, inbox, now_ms};
 
 /// The state of a question.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::EnumString)]
+#[strum(serialize_all = "snake_case")]
 pub enum QuestionState {
     Pending,
     Answered,
@@ -16,24 +17,6 @@ pub enum QuestionState {
     Expired,
     /// The turn ended before an answer.
     Cancelled,
-}
-
-impl QuestionState {
-    /// Returns the word in the store.
-    fn as_str(self) -> &'static str {
-        match self {
-            Self::Pending => "pending",
-            Self::Answered => "answered",
-            Self::Expired => "expired",
-            Self::Cancelled => "cancelled",
-        }
-    }
-
-    /// This program writes no other word; an unknown one is a question that can no longer be answered.
-    fn parse(word: &str) -> Self {
-        let known = [Self::Pending, Self::Answered, Self::Expired];
-        known.into_iter().find(|state| state.as_str() == word).unwrap_or(Self::Cancelled)
-    }
 }
 
 /// A question to insert.
@@ -62,7 +45,10 @@ pub struct QuestionRow {
     pub expires_at: i64,
 }
 
-const COLUMNS: &str = "id, turn, trust, state, answer, expires_at";
+stored_row! {
+    QuestionRow: id by read_uuid, turn by read_uuid, trust, state by read_state, answer by read_optional_uuid,
+        expires_at
+}
 
 /// Returns the id of a call's question. The same call always gives the same id.
 pub fn id_of(turn: Uuid, call_id: &str) -> Uuid {
@@ -80,14 +66,12 @@ pub fn insert(connection: &Connection, new: &NewQuestion) -> Result<bool, StoreE
 }
 
 pub fn find(connection: &Connection, id: Uuid) -> Result<Option<QuestionRow>, StoreError> {
-    let sql = format!("SELECT {COLUMNS} FROM questions WHERE id = ?");
-    select_optional_parsed(connection, &sql, [id.to_string()], read_row)
+    find_row(connection, "questions WHERE id = ?", [id.to_string()])
 }
 
 /// Returns the pending question of a session.
 pub fn pending(connection: &Connection, session: &str) -> Result<Option<QuestionRow>, StoreError> {
-    let sql = format!("SELECT {COLUMNS} FROM questions WHERE session = ? AND state = 'pending'");
-    select_optional_parsed(connection, &sql, [session], read_row)
+    find_row(connection, "questions WHERE session = ? AND state = 'pending'", [session])
 }
 
 /// Returns the question that the next message of this sender answers: it has not expired, and its turn has not ended.
@@ -96,12 +80,9 @@ pub fn open_to(
     session: &str,
     (channel, sender): (&str, &str),
 ) -> Result<Option<QuestionRow>, StoreError> {
-    let sql = format!(
-        "SELECT {COLUMNS} FROM questions
-         WHERE session = ? AND state = 'pending' AND channel = ? AND sender = ? AND expires_at > ?"
-    );
-    let values = params![session, channel, sender, now_ms()];
-    let Some(row) = select_optional_parsed(connection, &sql, values, read_row)? else { return Ok(None) };
+    let open = "questions WHERE session = ? AND state = 'pending' AND channel = ? AND sender = ? AND expires_at > ?";
+    let row: Option<QuestionRow> = find_row(connection, open, params![session, channel, sender, now_ms()])?;
+    let Some(row) = row else { return Ok(None) };
     let rows = inbox::of_turn(connection, row.turn)?;
     let goes_on = rows.iter().any(inbox::InboxRow::is_open) && !rows.iter().any(|row| row.cancel);
     Ok(goes_on.then_some(row))
@@ -129,25 +110,18 @@ pub fn cancel_of_turn(connection: &Connection, session: &str, turn: Uuid) -> Res
     execute(connection, sql, params![now_ms(), session, turn.to_string()]).map(drop)
 }
 
-fn read_row(row: &Row<'_>) -> Result<QuestionRow, StoreError> {
-    let has_answer = row.get::<_, Option<String>>(4)?.is_some();
-    Ok(QuestionRow {
-        id: read_uuid(row, 0)?,
-        turn: read_uuid(row, 1)?,
-        trust: row.get(2)?,
-        state: QuestionState::parse(&row.get::<_, String>(3)?),
-        answer: if has_answer { Some(read_uuid(row, 4)?) } else { None },
-        expires_at: row.get(5)?,
-    })
+/// Reads a state. This program writes no other word; an unknown one is a question that can no longer be answered.
+fn read_state(row: &Row<'_>, at: usize) -> Result<QuestionState, StoreError> {
+    Ok(row.get::<_, String>(at)?.parse().unwrap_or(QuestionState::Cancelled))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::inbox::{InboxState, NewInboxRow};
+    use crate::store::inbox::{MessageStatus, NewInboxRow};
     use crate::store::{Durability, Store, retention};
 
-    fn message(id: u128, session: &str, state: InboxState) -> NewInboxRow {
+    fn message(id: u128, session: &str, state: MessageStatus) -> NewInboxRow {
         NewInboxRow { state, ..NewInboxRow::sample(Uuid::from_u128(id), session) }
     }
 
@@ -170,7 +144,7 @@ mod tests {
         let (_folder, store) = Store::temporary();
         let work = |connection: &Connection| {
             let later = now_ms() + 60_000;
-            inbox::insert(connection, &message(1, "s", InboxState::Waiting))?;
+            inbox::insert(connection, &message(1, "s", MessageStatus::Waiting))?;
             let asked = question(1, "a", "s", later);
             assert!(insert(connection, &asked)? && !insert(connection, &asked)?);
             assert!(!insert(connection, &question(1, "b", "s", later))?, "one at a time");
@@ -184,7 +158,7 @@ mod tests {
                 assert_eq!(found, expected, "{session} {channel} {sender}");
             }
             let open = open_to(connection, "s", ("webhook:in", "ann"))?.unwrap();
-            inbox::insert(connection, &message(2, "s", InboxState::Done))?;
+            inbox::insert(connection, &message(2, "s", MessageStatus::Done))?;
             answer(connection, &open, Uuid::from_u128(2))?;
             assert!(pending(connection, "s")?.is_none());
             let row = find(connection, asked.id)?.unwrap();
@@ -193,7 +167,7 @@ mod tests {
             assert!(insert(connection, &question(1, "b", "s", later))?, "the next one");
             cancel_of_turn(connection, "s", Uuid::from_u128(1))?;
             assert_eq!(find(connection, id_of(Uuid::from_u128(1), "b"))?.unwrap().state, QuestionState::Cancelled);
-            inbox::finish(connection, Uuid::from_u128(1), InboxState::Done)?;
+            inbox::finish(connection, Uuid::from_u128(1), MessageStatus::Done)?;
             assert_eq!(retention::prune_questions(connection, now_ms() - 1_000)?, 0, "they are young");
             assert_eq!(retention::prune_questions(connection, now_ms() + 1_000)?, 2);
             Ok(())
@@ -205,7 +179,7 @@ mod tests {
     async fn questions_expire_and_those_of_a_stopped_turn_take_no_answer() {
         let (_folder, store) = Store::temporary();
         let work = |connection: &Connection| {
-            inbox::insert(connection, &message(1, "s", InboxState::Waiting))?;
+            inbox::insert(connection, &message(1, "s", MessageStatus::Waiting))?;
             insert(connection, &question(1, "a", "s", now_ms() - 1))?;
             assert!(open_to(connection, "s", ("webhook:in", "ann"))?.is_none());
             assert_eq!(expire(connection, now_ms())?, [(Uuid::from_u128(1), "s".to_owned())]);

@@ -17,25 +17,25 @@ pub struct QueueBacklog {
 
 /// Returns the inbound messages that are not done.
 pub fn inbox(connection: &Connection) -> Result<Vec<QueueBacklog>, StoreError> {
-    let open = "SELECT channel, state, count(*), min(received_at) FROM inbox
-         INDEXED BY inbox_open WHERE state NOT IN ('done', 'dead') GROUP BY channel, state";
-    let dead = "SELECT channel, state, count(*), min(received_at) FROM inbox
-         INDEXED BY inbox_dead WHERE state = 'dead' GROUP BY channel, state";
-    Ok([backlogs(connection, open)?, backlogs(connection, dead)?].concat())
+    let open = backlogs(connection, "received_at", "inbox INDEXED BY inbox_open WHERE state NOT IN ('done', 'dead')")?;
+    let dead = backlogs(connection, "received_at", "inbox INDEXED BY inbox_dead WHERE state = 'dead'")?;
+    Ok([open, dead].concat())
 }
 
 /// Returns the outbound messages that are not sent.
 pub fn outbox(connection: &Connection) -> Result<Vec<QueueBacklog>, StoreError> {
-    let open = "SELECT channel, state, count(*), min(created_at) FROM outbox
-         INDEXED BY outbox_open WHERE state IN ('pending', 'sending') GROUP BY channel, state";
-    let stuck = "SELECT channel, state, count(*), min(created_at) FROM outbox
-         INDEXED BY outbox_stuck WHERE state IN ('unknown', 'dead') GROUP BY channel, state";
-    Ok([backlogs(connection, open)?, backlogs(connection, stuck)?].concat())
+    let open =
+        backlogs(connection, "created_at", "outbox INDEXED BY outbox_open WHERE state IN ('pending', 'sending')")?;
+    let stuck =
+        backlogs(connection, "created_at", "outbox INDEXED BY outbox_stuck WHERE state IN ('unknown', 'dead')")?;
+    Ok([open, stuck].concat())
 }
 
-fn backlogs(connection: &Connection, sql: &str) -> Result<Vec<QueueBacklog>, StoreError> {
+/// Returns the rows of a source, which begins after `FROM`; the column `at` has the time of a row.
+fn backlogs(connection: &Connection, at: &str, source: &str) -> Result<Vec<QueueBacklog>, StoreError> {
     let now = now_ms();
-    select(connection, sql, [], |row| {
+    let sql = format!("SELECT channel, state, count(*), min({at}) FROM {source} GROUP BY channel, state");
+    select(connection, &sql, [], |row| {
         Ok(QueueBacklog {
             channel: row.get(0)?,
             state: row.get(1)?,

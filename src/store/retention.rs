@@ -1,10 +1,10 @@
 //! `[store]`. Deletes finished rows when their retention time is over, in small batches, so that other writes need not wait.
 //!
-//! Rows of `inbox` are never deleted: their `(channel, external_id)` identifies a message that is sent again, and senders retry for
-//! days (Stripe for three, others for a week).
+//! Rows of `inbox` are never deleted, only emptied: their `(channel, external_id)` identifies a message that is sent again, and senders
+//! retry for days (Stripe for three, others for a week).
 
 use daoyou_channels::settings::{ByteSize, Span};
-use rusqlite::{Connection, params};
+use rusqlite::{Connection, Statement, params};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -17,25 +17,14 @@ use super::sql::{execute, select};
 pub struct StoreConfig {
     pub retain: RetainConfig,
     /// Free disk space below which no new message is accepted, so that those accepted can still be answered.
-    pub reserve: ReserveSize,
+    pub reserve: ByteSize,
     /// How often what was deleted is given back to the disk; "0s" is never.
     pub vacuum: Span,
 }
 
 impl Default for StoreConfig {
     fn default() -> Self {
-        Self { retain: RetainConfig::default(), reserve: ReserveSize::default(), vacuum: Span::from_secs(7 * 86_400) }
-    }
-}
-
-/// [`StoreConfig::reserve`], with its default.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(transparent)]
-pub struct ReserveSize(pub ByteSize);
-
-impl Default for ReserveSize {
-    fn default() -> Self {
-        Self(ByteSize(100_000_000))
+        Self { retain: RetainConfig::default(), reserve: ByteSize(100_000_000), vacuum: Span::from_secs(7 * 86_400) }
     }
 }
 
@@ -111,15 +100,21 @@ pub fn prune_job_runs(connection: &Connection, jobs: &[String], before_ms: i64) 
         "DELETE FROM job_runs WHERE NOT EXISTS (SELECT 1 FROM jobs WHERE id = ?1) AND seq IN (
             SELECT seq FROM job_runs WHERE job = ?1 AND at < ?2 AND outcome <> 'started' LIMIT ?3)",
     )?;
-    let mut deleted = 0;
-    for job in jobs {
-        let left = usize::try_from(BATCH).unwrap_or(usize::MAX).saturating_sub(deleted);
-        if left == 0 {
+    execute_for_each(&mut statement, jobs, before_ms)
+}
+
+/// Executes a statement for one key after another, until it has changed [`BATCH`] rows; its parameters are the key, the time, and the
+/// number of rows that are left. Returns the number of changed rows.
+fn execute_for_each(statement: &mut Statement<'_>, keys: &[String], before_ms: i64) -> Result<usize, StoreError> {
+    let limit = usize::try_from(BATCH).unwrap_or(usize::MAX);
+    let mut changed = 0;
+    for key in keys {
+        if changed >= limit {
             break;
         }
-        deleted += statement.execute(params![job, before_ms, left])?;
+        changed += statement.execute(params![key, before_ms, limit - changed])?;
     }
-    Ok(deleted)
+    Ok(changed)
 }
 
 /// Deletes messages of sessions that were not used since `before_ms`.
@@ -128,6 +123,38 @@ pub fn prune_sessions(connection: &Connection, before_ms: i64) -> Result<usize, 
                 SELECT m.session, m.seq FROM sessions s JOIN messages m ON m.session = s.session
                 WHERE s.updated_at < ?1 LIMIT ?2)";
     execute(connection, sql, params![before_ms, BATCH])
+}
+
+/// The condition for an ended row of the inbox that has content.
+const HAS_CONTENT: &str = "state = 'done' AND (content <> '' OR attachments <> '[]' OR metadata <> '{}')";
+
+/// Returns the sessions that were not used since `before_ms` and have ended inbox rows with content. It reads all rows of unused
+/// sessions, so it belongs on a reader, not on the writer.
+pub fn sessions_with_content(connection: &Connection, before_ms: i64) -> Result<Vec<String>, StoreError> {
+    const NEWEST: &str =
+        "FROM inbox n WHERE n.session = known.session AND n.state = 'done' ORDER BY n.seq DESC LIMIT 1";
+    let sql = format!(
+        "WITH RECURSIVE known(session) AS (
+             SELECT min(session) FROM inbox
+             UNION ALL SELECT (SELECT min(i.session) FROM inbox i WHERE i.session > known.session)
+             FROM known WHERE known.session IS NOT NULL)
+         SELECT session FROM known WHERE session IS NOT NULL AND ?1 > ifnull(
+             (SELECT s.updated_at FROM sessions s WHERE s.session = known.session), (SELECT n.received_at {NEWEST}))
+             AND EXISTS (SELECT 1 FROM inbox n WHERE n.session = known.session AND {HAS_CONTENT})"
+    );
+    select(connection, &sql, [before_ms], |row| row.get(0))
+}
+
+/// Empties the ended inbox rows of those of the `sessions` that were not used since `before_ms`.
+pub fn empty_inbox_rows(connection: &Connection, sessions: &[String], before_ms: i64) -> Result<usize, StoreError> {
+    // The origin of a note holds its texts.
+    let mut statement = connection.prepare_cached(&format!(
+        "UPDATE inbox SET content = '', attachments = '[]', metadata = '{{}}',
+             origin = iif(json_extract(origin, '$.cause.kind') = 'note', '{{}}', origin)
+         WHERE seq IN (SELECT seq FROM inbox INDEXED BY inbox_session WHERE session = ?1 AND {HAS_CONTENT} LIMIT ?3)
+             AND NOT EXISTS (SELECT 1 FROM sessions WHERE session = ?1 AND updated_at >= ?2)"
+    ))?;
+    execute_for_each(&mut statement, sessions, before_ms)
 }
 
 /// Deletes notes of `kind` that `channel` has not written since `before_ms`.
@@ -184,7 +211,7 @@ mod tests {
     use uuid::Uuid;
 
     use super::*;
-    use crate::store::inbox::{self, InboxState, NewInboxRow};
+    use crate::store::inbox::{self, MessageStatus, NewInboxRow};
     use crate::store::job_runs::{self, JobRunOutcome, NewJobRun};
     use crate::store::outbox::NewOutbound;
     use crate::store::{Durability, Store, cursors, jobs, messages, notes, now_ms, outbox, turn_steps};
@@ -200,7 +227,7 @@ mod tests {
             .write(Durability::Logged, |connection| {
                 let turn = Uuid::now_v7();
                 assert!(inbox::insert(connection, &message(turn))?);
-                inbox::finish(connection, turn, InboxState::Done)?;
+                inbox::finish(connection, turn, MessageStatus::Done)?;
                 turn_steps::append(connection, turn, "note", "{}")?;
                 messages::append(connection, "s", turn, [("user", "{}".to_owned())].into_iter())?;
                 for slot in ["reply", "tool:1"] {
@@ -223,11 +250,53 @@ mod tests {
                 assert!(!inbox::insert(connection, &again)?, "ids outlive what is pruned");
                 let known = inbox::find_external(connection, &again.channel, &again.external_id)?.unwrap();
                 assert_eq!((known.id, known.session.as_str()), (turn, "s"));
+                let listed = messages::list(connection, 9)?.into_iter().map(|row| row.messages).collect::<Vec<_>>();
+                assert_eq!(listed, [0], "what was deleted is not counted");
                 Ok(left)
             })
             .await
             .unwrap();
         assert_eq!(left, ([0, 0, 0], [1, 1, 1]), "too young, then old enough; what is pending stays");
+    }
+
+    /// What detects a message that is sent again stays, and so does what has not ended.
+    #[tokio::test]
+    async fn ended_messages_of_unused_sessions_are_emptied() {
+        let (_folder, store) = Store::temporary();
+        let work = |connection: &crate::store::Connection| -> Result<_, StoreError> {
+            let note = r#"{"cause":{"kind":"note","note":"n","reply":"secret"}}"#;
+            for (session, state) in [
+                ("unused", MessageStatus::Done),
+                ("unused", MessageStatus::Dead),
+                ("unused", MessageStatus::Done),
+                ("used", MessageStatus::Done),
+                ("new", MessageStatus::Queued),
+                ("no history", MessageStatus::Done),
+            ] {
+                let id = Uuid::now_v7();
+                let (attachments, origin) = (r#"["a.pdf"]"#.to_owned(), note.to_owned());
+                inbox::insert(
+                    connection,
+                    &NewInboxRow { attachments, origin, state, ..NewInboxRow::sample(id, session) },
+                )?;
+                if ["unused", "used"].contains(&session) {
+                    messages::append(connection, session, id, [("user", "{}".to_owned())].into_iter())?;
+                }
+            }
+            connection.execute("UPDATE sessions SET updated_at = 5 WHERE session = 'unused'", [])?;
+            let found = sessions_with_content(connection, 9)?;
+            assert_eq!(empty_inbox_rows(connection, &["used".to_owned()], 9)?, 0, "it was used meanwhile");
+            let emptied = empty_inbox_rows(connection, &found, 9)?;
+            let rows = inbox::newest(connection, 9)?;
+            let full: Vec<_> = rows.iter().rev().map(|row| row.content == "hi" && row.origin == note).collect();
+            assert!(rows.iter().all(|row| (row.attachments == "[]") == row.content.is_empty()));
+            assert_eq!(inbox::requeue_done(connection, rows[5].turn)?, 0, "a message without its text is not repeated");
+            assert!(!inbox::insert(connection, &NewInboxRow::sample(rows[5].id, "unused"))?);
+            Ok((found, emptied, full, sessions_with_content(connection, 9)?.len()))
+        };
+        let (found, emptied, full, left) = store.write(Durability::Logged, work).await.unwrap();
+        assert_eq!((found.join(", ").as_str(), emptied, left), ("no history, unused", 3, 0));
+        assert_eq!(full, [false, true, false, true, true, false]);
     }
 
     #[tokio::test]

@@ -4,7 +4,7 @@
 //! over; if it dies during the exchange of files, the next start completes the exchange.
 
 use std::fs::{self, File};
-use std::io::{self, ErrorKind};
+use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
@@ -13,17 +13,14 @@ use rusqlite::{Connection, OpenFlags};
 use uuid::Uuid;
 
 use super::health::{self, DamageSuspicion};
-use super::high_water_mark::{self, MarkRecord, StoredMark};
+use super::high_water_mark::{self, MarkRecord};
 use super::losses::{self, Loss, LossKind};
 use super::salvage_rows::{self, RecoveredRows};
-use super::wal::{self, WalFrames};
-use super::{StoreError, database, files, inbox, meta, migrations};
+use super::wal::{self, PAGE, WalFrames};
+use super::{StoreError, database, files, inbox, meta, migrations, opening};
 
 /// The length of a database file's header; <https://www.sqlite.org/fileformat2.html#the_database_header>.
 const HEADER: usize = 100;
-
-/// The page size of this program's databases.
-const PAGE: usize = 4_096;
 
 /// Repairs the database at `path` if it is damaged, and completes an interrupted exchange.
 ///
@@ -36,18 +33,19 @@ pub fn repair_if_damaged(path: &Path) -> Result<(), StoreError> {
         return Ok(());
     }
     finish_exchange(path).map_err(failed)?;
+    // A check would apply the log.
+    opening::set_stale_log_aside(path)?;
     let reason = match health::suspicion(path) {
-        DamageSuspicion::None | DamageSuspicion::Checked => return Ok(()),
-        DamageSuspicion::DamagedAgain => "it met damage again after a check had found none".to_owned(),
-        DamageSuspicion::Damaged => {
+        None | Some(DamageSuspicion::Checked) => return Ok(()),
+        Some(DamageSuspicion::DamagedAgain) => "it met damage again after a check had found none".to_owned(),
+        Some(DamageSuspicion::Damaged) => {
             tracing::warn!(path = %path.display(), "the database was damaged during the last run; checking all of it");
-            let faults = database::open_for_check(path).and_then(|connection| database::integrity(&connection));
-            match faults {
-                Ok(faults) if faults.is_empty() => {
+            match database::open_for_check(path).and_then(|connection| database::find_fault(&connection)) {
+                Ok(None) => {
                     tracing::warn!("the check found no damage on the disk");
                     return health::record_sound_check(path).map_err(failed);
                 }
-                Ok(faults) => database::summarize(&faults),
+                Ok(Some(fault)) => fault,
                 Err(StoreError::Damaged { reason, .. }) => reason,
                 Err(StoreError::Sqlite(error)) if health::is_damage(&error) => error.to_string(),
                 Err(other) => return Err(other),
@@ -104,10 +102,8 @@ impl DatabaseCopy {
         copy.remove();
         let mut options = File::options();
         let mut file = options.read(true).write(true).create_new(true).mode(0o600).open(&copy.path)?;
-        match File::open(path) {
-            Ok(mut original) => drop(io::copy(&mut original, &mut file)?),
-            Err(error) if error.kind() == ErrorKind::NotFound => {}
-            Err(error) => return Err(error),
+        if let Some(mut original) = files::if_exists(File::open(path))? {
+            io::copy(&mut original, &mut file)?;
         }
         copy.frames.apply(&files::log_path(path), &file)?;
         // SQLite reads whole pages: missing bytes of the last page become zeros.
@@ -123,20 +119,15 @@ impl DatabaseCopy {
 
     /// Checks the whole copy.
     fn check(&self) -> Result<(), String> {
-        let check = || -> Result<Vec<String>, StoreError> {
+        let check = || -> Result<Option<String>, StoreError> {
             let connection = database::open(&self.path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
             migrations::check(&connection, &self.path)?;
-            let tables: i64 = connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
-            if tables == 0 {
-                return Ok(vec!["it is empty".to_owned()]);
+            if database::is_empty(&connection)? {
+                return Ok(Some("it is empty".to_owned()));
             }
-            database::integrity(&connection)
+            database::find_fault(&connection)
         };
-        match check() {
-            Ok(faults) if faults.is_empty() => Ok(()),
-            Ok(faults) => Err(database::summarize(&faults)),
-            Err(error) => Err(error.to_string()),
-        }
+        check().map_err(|error| error.to_string())?.map_or(Ok(()), Err)
     }
 
     /// Opens the copy for reading by all possible means: if necessary with the header of a fresh database, and then with its whole
@@ -219,9 +210,8 @@ impl Drop for DatabaseCopy {
 /// the page number. <https://www.sqlite.org/fileformat2.html#b_tree_pages>
 fn child_pages(first: &[u8]) -> Vec<(usize, u64)> {
     const INNER: u8 = 5;
-    let word =
-        |at: usize| first.get(at..at + 4).map(|word| word.iter().fold(0, |word, byte| word << 8 | u64::from(*byte)));
-    let short = |at: usize| first.get(at..at + 2).map(|pair| usize::from(pair[0]) << 8 | usize::from(pair[1]));
+    let word = |at: usize| first.get(at..)?.first_chunk().map(|word| u64::from(u32::from_be_bytes(*word)));
+    let short = |at: usize| first.get(at..)?.first_chunk().map(|pair| usize::from(u16::from_be_bytes(*pair)));
     if first.get(HEADER) != Some(&INNER) {
         return Vec::new();
     }
@@ -242,11 +232,8 @@ fn record(
     migrations::run(&mut connection)?;
     let transaction = connection.transaction()?;
     let id: Option<Uuid> = meta::get(&transaction, meta::ID)?.and_then(|id| id.parse().ok());
-    let mark = match high_water_mark::read(&high_water_mark::path_of(path)) {
-        // Another database's mark is ignored, unless this database's id is lost.
-        Ok(StoredMark::Valid(record)) if id.is_none_or(|id| id == record.database) => Some(record),
-        _ => None,
-    };
+    // Another database's mark is ignored, unless this database's id is lost.
+    let mark = high_water_mark::valid(path).filter(|mark| id.is_none_or(|id| id == mark.database));
     if let (None, Some(MarkRecord { database, .. })) = (id, mark) {
         meta::set(&transaction, meta::ID, &database.to_string())?;
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use rusqlite::types::{Value, ValueRef};
-use rusqlite::{Connection, OpenFlags, Row, Statement, params_from_iter};
+use rusqlite::{Connection, OpenFlags, Row, params_from_iter};
 use uuid::Uuid;
 
 use super::{StoreError, database, meta, migrations, search_index, turn_steps};
@@ -24,8 +24,8 @@ const FIRST_TABLES: [&str; 11] = [
     "processes",
 ];
 
-/// The tables and columns that had another name before format 30: the table, the column (empty for the table itself), and the earlier
-/// name. A damaged file has the names of its own format.
+/// The tables and columns that had another name before format 30: the table, the column (empty for the table itself), and the
+/// earlier name. A damaged file has the names of its own format.
 const EARLIER_NAMES: [(&str, &str, &str); 10] = [
     ("skipped_messages", "", "skipped"),
     ("checkpoint_names", "", "point_names"),
@@ -112,8 +112,8 @@ pub fn create_fresh(path: &Path) -> Result<Connection, StoreError> {
     Ok(fresh)
 }
 
-/// Copies every readable row into the fresh database at `target`. `is_doubtful` means that readable rows may be older than the last
-/// written state.
+/// Copies every readable row into the fresh database at `target`. `is_doubtful` means that readable rows may be older than the
+/// last written state.
 ///
 /// # Errors
 /// The new database cannot be written.
@@ -129,7 +129,7 @@ pub fn recover_rows(source: &Connection, target: &Path, is_doubtful: bool) -> Re
         let copied = match restrict_to_source(source, table) {
             Some(table) => {
                 let mut copy = RowCopier { source, target: &fresh, table: &table, copied: TableRecovery::default() };
-                copy.copy_all()?;
+                copy.copied.has_holes = !copy.copy_from_both_ends("TRUE", &[])?;
                 if copy.copied.has_holes {
                     cut.extend(copy.copy_between_holes()?);
                 }
@@ -252,24 +252,25 @@ struct RowCopier<'a> {
     copied: TableRecovery,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy)]
 enum ScanOrder {
     Ascending,
     Descending,
 }
 
 impl RowCopier<'_> {
-    /// Copies rows from the beginning as far as they are readable, then from the end.
-    fn copy_all(&mut self) -> Result<(), StoreError> {
-        if !self.scan("TRUE", &[], ScanOrder::Ascending)? {
-            self.copied.has_holes = true;
-            self.scan("TRUE", &[], ScanOrder::Descending)?;
+    /// Copies the rows that match `filter` from the first one as far as they are readable, then from the last one; returns whether
+    /// all of them could be read.
+    fn copy_from_both_ends(&mut self, filter: &str, values: &[Value]) -> Result<bool, StoreError> {
+        let is_whole = self.scan(filter, values, ScanOrder::Ascending)?;
+        if !is_whole {
+            self.scan(filter, values, ScanOrder::Descending)?;
         }
-        Ok(())
+        Ok(is_whole)
     }
 
-    /// Copies rows between two unreadable parts, found by number or by the keys in other tables. Returns the turns whose steps are
-    /// not all readable.
+    /// Copies rows between two unreadable parts, found by number or by the keys in other tables. Returns the turns whose steps
+    /// are not all readable.
     fn copy_between_holes(&mut self) -> Result<BTreeSet<String>, StoreError> {
         let mut cut = BTreeSet::new();
         match (self.table.name.as_str(), self.table.key.as_slice()) {
@@ -283,9 +284,7 @@ impl RowCopier<'_> {
                 let known = statement.query_map([], |row| row.get::<_, String>(0))?.collect::<Result<Vec<_>, _>>()?;
                 let filter = format!("{key} = ?1");
                 for value in known {
-                    let one = [Value::Text(value.clone())];
-                    if !self.scan(&filter, &one, ScanOrder::Ascending)? {
-                        self.scan(&filter, &one, ScanOrder::Descending)?;
+                    if !self.copy_from_both_ends(&filter, &[Value::Text(value.clone())])? {
                         cut.insert(value);
                     }
                 }
@@ -310,8 +309,8 @@ impl RowCopier<'_> {
             self.target.query_row(&format!("SELECT ifnull(max({key}), 0) + 1 FROM {name}"), [], |row| row.get(0))?;
         let given = "SELECT seq FROM sqlite_sequence WHERE name = ?";
         let last = self.source.query_row(given, [name], |row| row.get(0)).unwrap_or(i64::from(u32::MAX));
-        // The list is processed from its end: if the last rows cannot be read, no later ones can be read either, so that range comes
-        // last.
+        // The list is processed from its end: if the last rows cannot be read, no later ones can be read either, so that range
+        // comes last.
         let mut gaps = vec![(first, last)];
         gaps.extend(inner.collect::<Result<Vec<_>, _>>()?);
         gaps.retain(|(from, to)| from <= to);
@@ -332,7 +331,10 @@ impl RowCopier<'_> {
         let columns = &self.table.columns;
         let names = columns.iter().map(|column| column.name.as_str()).collect::<Vec<_>>().join(", ");
         let source_names = columns.iter().map(|column| column.source_name.as_str()).collect::<Vec<_>>().join(", ");
-        let order = if order == ScanOrder::Ascending { "ASC" } else { "DESC" };
+        let order = match order {
+            ScanOrder::Ascending => "ASC",
+            ScanOrder::Descending => "DESC",
+        };
         let order = self.table.key.iter().map(|key| format!("{key} {order}")).collect::<Vec<_>>().join(", ");
         let (name, source_name) = (&self.table.name, &self.table.source_name);
         let marks = vec!["?"; columns.len()].join(", ");
@@ -344,7 +346,7 @@ impl RowCopier<'_> {
         loop {
             match rows.next() {
                 Ok(Some(row)) => match read_values(self.table, row) {
-                    Some(values) => self.copied.rows += insert_row(&mut insert, &values)?,
+                    Some(values) => self.copied.rows += insert.execute(params_from_iter(&values))? as u64,
                     None => self.copied.invalid += 1,
                 },
                 Ok(None) => return Ok(true),
@@ -355,10 +357,6 @@ impl RowCopier<'_> {
             }
         }
     }
-}
-
-fn insert_row(insert: &mut Statement<'_>, values: &[Value]) -> Result<u64, StoreError> {
-    Ok(insert.execute(params_from_iter(values))? as u64)
 }
 
 /// Returns the values of a row, or `None` if this program does not write such values.

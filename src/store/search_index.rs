@@ -2,9 +2,9 @@
 
 use std::collections::HashSet;
 
-use rusqlite::{Connection, params};
+use rusqlite::{Connection, Params, params};
 
-use super::sql::{execute, select, select_optional, select_value};
+use super::sql::{StoredRow, execute, find_rows, select, select_optional_parsed, select_value, stored_row};
 use super::{StoreError, meta};
 
 /// Tables that are derived from others. A repaired database begins without them.
@@ -23,18 +23,25 @@ pub enum SearchCorpus {
 impl SearchCorpus {
     pub const ALL: [Self; 2] = [Self::Memories, Self::Messages];
 
-    fn table(self) -> &'static str {
+    /// Returns the beginning of the names of the tables that are derived from the entries: `…_words`, `…_vectors`, `…_codes`. It is
+    /// also the column of the entry's id in the table of vectors.
+    pub(super) fn name(self) -> &'static str {
         match self {
-            Self::Memories => "memory_words",
-            Self::Messages => "message_words",
+            Self::Memories => "memory",
+            Self::Messages => "message",
         }
     }
 
-    fn ids(self) -> &'static str {
+    /// Returns the table with the ids and the owners of the entries.
+    pub(super) fn entries(self) -> &'static str {
         match self {
             Self::Memories => "memories",
             Self::Messages => "indexed_messages",
         }
+    }
+
+    fn words(self) -> String {
+        format!("{}_words", self.name())
     }
 }
 
@@ -54,6 +61,8 @@ pub struct IndexedMessage {
     /// UTC milliseconds.
     pub at: i64,
 }
+
+stored_row! { IndexedMessage: id, session, seq, owner, speaker, epoch, role, body, at }
 
 /// A message to index.
 #[derive(Clone, Debug)]
@@ -76,16 +85,18 @@ pub struct UnindexedMessage {
     pub turn: String,
 }
 
+stored_row! { UnindexedMessage: seq, role, body, turn }
+
 /// Returns the ids that match `ask`, an expression of terms, the newest first.
 pub fn find(connection: &Connection, corpus: SearchCorpus, ask: &str, limit: usize) -> Result<Vec<i64>, StoreError> {
-    let table = corpus.table();
+    let table = corpus.words();
     let sql = format!("SELECT rowid FROM {table} WHERE {table} MATCH ? ORDER BY rowid DESC LIMIT ?");
     select(connection, &sql, params![ask, limit], |row| row.get(0))
 }
 
 /// Returns the highest id, which is about the number of entries.
 pub fn highest_id(connection: &Connection, corpus: SearchCorpus) -> Result<i64, StoreError> {
-    let sql = format!("SELECT ifnull(max(id), 0) FROM {}", corpus.ids());
+    let sql = format!("SELECT ifnull(max(id), 0) FROM {}", corpus.entries());
     select_value(connection, &sql, [])
 }
 
@@ -130,17 +141,14 @@ pub fn memory_ids(connection: &Connection, from: i64, limit: usize) -> Result<Ve
     select(connection, sql, params![from, limit], |row| row.get(0))
 }
 
-const INDEXED: &str = "SELECT s.id, s.session, s.seq, s.owner, s.speaker, m.epoch, m.role, m.body, m.at
-    FROM indexed_messages s JOIN messages m ON m.session = s.session AND m.seq = s.seq";
-
 /// Returns the indexed message with this id, if it exists.
 pub fn find_message(connection: &Connection, id: i64) -> Result<Option<IndexedMessage>, StoreError> {
-    find_one(connection, &format!("{INDEXED} WHERE s.id = ?"), params![id])
+    find_one(connection, "s.id = ?", [id])
 }
 
 /// Returns the indexed message at this position.
 pub fn message_at(connection: &Connection, session: &str, seq: i64) -> Result<Option<IndexedMessage>, StoreError> {
-    find_one(connection, &format!("{INDEXED} WHERE s.session = ? AND s.seq = ?"), params![session, seq])
+    find_one(connection, "s.session = ? AND s.seq = ?", params![session, seq])
 }
 
 /// Returns the ids of all indexed messages of a session.
@@ -150,9 +158,9 @@ pub fn ids_of_session(connection: &Connection, session: &str) -> Result<HashSet<
 
 /// Returns the indexed messages right before and right after a position.
 pub fn neighbors(connection: &Connection, session: &str, seq: i64) -> Result<[Option<IndexedMessage>; 2], StoreError> {
-    let before = format!("{INDEXED} WHERE s.session = ? AND s.seq < ? ORDER BY s.seq DESC LIMIT 1");
-    let after = format!("{INDEXED} WHERE s.session = ? AND s.seq > ? ORDER BY s.seq LIMIT 1");
-    Ok([find_one(connection, &before, params![session, seq])?, find_one(connection, &after, params![session, seq])?])
+    let before = "s.session = ? AND s.seq < ? ORDER BY s.seq DESC LIMIT 1";
+    let after = "s.session = ? AND s.seq > ? ORDER BY s.seq LIMIT 1";
+    Ok([find_one(connection, before, params![session, seq])?, find_one(connection, after, params![session, seq])?])
 }
 
 /// Returns sessions used since `since` that have unindexed messages: the key, the begin of the unindexed part, and the end of the
@@ -175,12 +183,9 @@ pub fn unindexed_messages(
     (from, to): (i64, i64),
     limit: usize,
 ) -> Result<Vec<UnindexedMessage>, StoreError> {
-    let sql = "SELECT seq, role, body, turn FROM messages
-         WHERE session = ? AND seq >= ? AND seq < ? AND role IN ('user', 'assistant')
-         ORDER BY seq LIMIT ?";
-    select(connection, sql, params![session, from, to, limit], |row| {
-        Ok(UnindexedMessage { seq: row.get(0)?, role: row.get(1)?, body: row.get(2)?, turn: row.get(3)? })
-    })
+    let spoken = "messages WHERE session = ? AND seq >= ? AND seq < ? AND role IN ('user', 'assistant')
+                  ORDER BY seq LIMIT ?";
+    find_rows(connection, spoken, params![session, from, to, limit])
 }
 
 /// Indexes the messages of `from..to` of a session; returns false if the range does not follow the indexed part.
@@ -275,12 +280,12 @@ pub fn purge_messages(connection: &Connection, begins: bool) -> Result<bool, Sto
 /// Empties the index, even if it is damaged.
 pub fn clear(connection: &Connection) -> Result<(), StoreError> {
     for corpus in SearchCorpus::ALL {
-        let table = corpus.table();
-        if is_sound_and_empty(connection, table) {
+        let table = corpus.words();
+        if is_sound_and_empty(connection, &table) {
             continue;
         }
         let make: String =
-            connection.query_row("SELECT sql FROM sqlite_schema WHERE name = ?", [table], |row| row.get(0))?;
+            connection.query_row("SELECT sql FROM sqlite_schema WHERE name = ?", [&table], |row| row.get(0))?;
         connection.execute_batch(&format!("DROP TABLE {table}; {make};"))?;
     }
     // With triggers, SQLite deletes row by row: a million rows would block all writes for ten seconds.
@@ -321,7 +326,7 @@ fn triggers(connection: &Connection, tables: &[&str]) -> Result<Vec<(String, Str
 pub fn faults(connection: &Connection) -> Result<Vec<String>, StoreError> {
     let mut faults = Vec::new();
     for corpus in SearchCorpus::ALL {
-        let table = corpus.table();
+        let table = corpus.words();
         // Without this query, the check would use an older state of the index that this connection has cached.
         connection.query_row(&format!("SELECT EXISTS (SELECT 1 FROM {table} WHERE rowid = 0)"), [], |_| Ok(()))?;
         let mut statement = connection.prepare(&format!("PRAGMA integrity_check({table})"))?;
@@ -341,21 +346,12 @@ pub fn faults(connection: &Connection) -> Result<Vec<String>, StoreError> {
 
 fn find_one(
     connection: &Connection,
-    sql: &str,
-    parameters: &[&dyn rusqlite::ToSql],
+    condition: &str,
+    parameters: impl Params,
 ) -> Result<Option<IndexedMessage>, StoreError> {
-    let read = |row: &rusqlite::Row<'_>| {
-        Ok(IndexedMessage {
-            id: row.get(0)?,
-            session: row.get(1)?,
-            seq: row.get(2)?,
-            owner: row.get(3)?,
-            speaker: row.get(4)?,
-            epoch: row.get(5)?,
-            role: row.get(6)?,
-            body: row.get(7)?,
-            at: row.get(8)?,
-        })
-    };
-    select_optional(connection, sql, parameters, read)
+    let sql = format!(
+        "SELECT s.id, s.session, s.seq, s.owner, s.speaker, m.epoch, m.role, m.body, m.at
+         FROM indexed_messages s JOIN messages m ON m.session = s.session AND m.seq = s.seq WHERE {condition}"
+    );
+    select_optional_parsed(connection, &sql, parameters, IndexedMessage::read)
 }

@@ -4,8 +4,8 @@ use rusqlite::{Connection, params};
 
 use super::checkpoints::{CheckpointError, check_new};
 use super::messages::{Ownership, digest};
+use super::now_ms;
 use super::sql::execute;
-use super::{StoreError, now_ms};
 
 /// A message to import.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,29 +30,16 @@ pub fn begin(
     messages: &[ImportedMessage],
 ) -> Result<(), CheckpointError> {
     check_new(connection, session)?;
-    write(connection, session, ownership, messages)?;
-    Ok(())
-}
-
-fn write(
-    connection: &Connection,
-    session: &str,
-    ownership: &Ownership,
-    messages: &[ImportedMessage],
-) -> Result<(), StoreError> {
-    let mut insert = connection.prepare_cached(
-        "INSERT INTO messages (session, epoch, seq, role, body, turn, at, digest) VALUES (?, 0, ?, ?, ?, ?, ?, ?)",
-    )?;
-    let mut next = 0_i64;
-    for message in messages {
-        let ImportedMessage { role, body, turn, at } = message;
-        insert.execute(params![session, next, role, body, turn, at, digest(role, body)])?;
-        next += 1;
+    let sql =
+        "INSERT INTO messages (session, epoch, seq, role, body, turn, at, digest) VALUES (?, 0, ?, ?, ?, ?, ?, ?)";
+    for (seq, ImportedMessage { role, body, turn, at }) in messages.iter().enumerate() {
+        execute(connection, sql, params![session, seq, role, body, turn, at, digest(role, body)])?;
     }
     let now = now_ms();
     let begun = messages.first().map_or(now, |first| first.at.min(now));
     // Marked as used now, so that an old session is not deleted as unused at once.
     let sql = "INSERT INTO sessions (session, epoch, first_seq, next_seq, created_at, updated_at, owner, is_shared)
              VALUES (?, 0, 0, ?, ?, ?, ?, ?)";
-    execute(connection, sql, params![session, next, begun, now, ownership.owner, ownership.is_shared]).map(drop)
+    execute(connection, sql, params![session, messages.len(), begun, now, ownership.owner, ownership.is_shared])?;
+    Ok(())
 }

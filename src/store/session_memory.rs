@@ -1,8 +1,8 @@
 //! The state of consolidation for each epoch of a session: the position of its summary, and the memory snapshot in its prompt.
 
-use rusqlite::{Connection, Row, params};
+use rusqlite::{Connection, Params, Row, params};
 
-use super::sql::{execute, select, select_optional, select_value};
+use super::sql::{StoredRow, execute, find_row, select, select_optional, select_parsed, select_value, stored_row};
 use super::{StoreError, now_ms};
 
 /// The state of one epoch of a session.
@@ -24,25 +24,11 @@ pub struct SessionMemory {
     pub retry_at: i64,
 }
 
-/// The source of the messages with which a session begins.
-#[derive(Clone, Copy, Debug)]
-pub struct CopiedMessages<'a> {
-    pub session: &'a str,
-    pub epoch: i64,
-    /// The copied messages by seq.
-    pub from: i64,
-    pub to: i64,
-}
-
-/// The least number of copied messages that prompts contain literally although the summary covers them.
-const MIN_LITERAL: i64 = 8;
-
-const COLUMNS: &str = "cursor, overlap, summary, snapshot, due_reason, failures, retry_at";
+stored_row! { SessionMemory: cursor, overlap, summary, snapshot, due_reason, failures, retry_at }
 
 /// Returns the state of an epoch; a new epoch has the default state.
 pub fn get(connection: &Connection, session: &str, epoch: i64) -> Result<SessionMemory, StoreError> {
-    let sql = format!("SELECT {COLUMNS} FROM session_memory WHERE session = ? AND epoch = ?");
-    let found = select_optional(connection, &sql, params![session, epoch], |row| read(row, 0))?;
+    let found = find_row(connection, "session_memory WHERE session = ? AND epoch = ?", params![session, epoch])?;
     Ok(found.unwrap_or_default())
 }
 
@@ -54,23 +40,10 @@ pub fn put(connection: &Connection, session: &str, epoch: i64, state: &SessionMe
              ON CONFLICT (session, epoch) DO UPDATE SET cursor = excluded.cursor, overlap = excluded.overlap,
                 summary = excluded.summary, snapshot = excluded.snapshot, due_reason = excluded.due_reason,
                 failures = excluded.failures, retry_at = excluded.retry_at, updated_at = excluded.updated_at";
-    execute(
-        connection,
-        sql,
-        params![
-            session,
-            epoch,
-            state.cursor,
-            state.overlap,
-            state.summary,
-            state.snapshot,
-            state.due_reason,
-            state.failures,
-            state.retry_at,
-            now_ms()
-        ],
-    )
-    .map(drop)
+    let SessionMemory { cursor, overlap, summary, snapshot, due_reason, failures, retry_at } = state;
+    let now = now_ms();
+    let values = params![session, epoch, cursor, overlap, summary, snapshot, due_reason, failures, retry_at, now];
+    execute(connection, sql, values).map(drop)
 }
 
 /// Marks the remaining messages of an epoch for consolidation. The first reason counts.
@@ -92,11 +65,7 @@ pub fn close(connection: &Connection, session: &str, epoch: i64, first_seq: i64)
 
 /// Returns the epochs that are due for consolidation now, the longest waiting first.
 pub fn due(connection: &Connection, now: i64, limit: u32) -> Result<Vec<(String, i64, SessionMemory)>, StoreError> {
-    let sql = format!(
-        "SELECT session, epoch, {COLUMNS} FROM session_memory
-         WHERE due_reason IS NOT NULL AND retry_at <= ? ORDER BY retry_at LIMIT ?"
-    );
-    select(connection, &sql, params![now, limit], |row| Ok((row.get(0)?, row.get(1)?, read(row, 2)?)))
+    find_due(connection, "due_reason IS NOT NULL AND retry_at <= ? ORDER BY retry_at LIMIT ?", params![now, limit])
 }
 
 /// Does the same as [`due`] for one session.
@@ -105,11 +74,18 @@ pub fn due_of(
     session: &str,
     now: i64,
 ) -> Result<Vec<(String, i64, SessionMemory)>, StoreError> {
-    let sql = format!(
-        "SELECT session, epoch, {COLUMNS} FROM session_memory
-         WHERE session = ? AND due_reason IS NOT NULL AND retry_at <= ? ORDER BY epoch"
-    );
-    select(connection, &sql, params![session, now], |row| Ok((row.get(0)?, row.get(1)?, read(row, 2)?)))
+    let condition = "session = ? AND due_reason IS NOT NULL AND retry_at <= ? ORDER BY epoch";
+    find_due(connection, condition, params![session, now])
+}
+
+fn find_due(
+    connection: &Connection,
+    condition: &str,
+    parameters: impl Params,
+) -> Result<Vec<(String, i64, SessionMemory)>, StoreError> {
+    let sql = format!("SELECT {}, session, epoch FROM session_memory WHERE {condition}", SessionMemory::COLUMNS);
+    let read = |row: &Row<'_>| Ok((row.get("session")?, row.get("epoch")?, SessionMemory::read(row)?));
+    select_parsed(connection, &sql, parameters, read)
 }
 
 /// Returns the time when the first deferred epoch may be tried again.
@@ -138,48 +114,6 @@ pub fn idle_sessions(
 pub fn next_use_after(connection: &Connection, from: i64) -> Result<Option<i64>, StoreError> {
     let sql = "SELECT min(updated_at) FROM sessions WHERE updated_at > ?";
     select_value(connection, sql, [from])
-}
-
-/// Gives the copied epoch `into` (a session, its epoch, and the seq of its first message) the last summary that covers no message
-/// after the copied ones.
-pub fn carry_over(
-    connection: &Connection,
-    copied: CopiedMessages<'_>,
-    into: (&str, i64, i64),
-) -> Result<(), StoreError> {
-    let Some((summary, to)) = last_summary(connection, copied)? else { return Ok(()) };
-    let (session, epoch, first) = into;
-    let summarized = (to - copied.from).max(0);
-    let overlap = (MIN_LITERAL - (copied.to - copied.from - summarized)).clamp(0, summarized);
-    let state =
-        SessionMemory { cursor: first + summarized, overlap, summary: Some(summary), ..SessionMemory::default() };
-    put(connection, session, epoch, &state)
-}
-
-/// Returns the last summary that covers no message after `copied.to`, and its position as a seq of the source.
-fn last_summary(connection: &Connection, copied: CopiedMessages<'_>) -> Result<Option<(i64, i64)>, StoreError> {
-    let state = get(connection, copied.session, copied.epoch)?;
-    let Some(mut newer) = state.summary else { return Ok(None) };
-    // A summary that came with a copy counts the messages of another session or epoch, but the cursor uses the seqs of this one.
-    if state.cursor <= copied.to && super::memories::find(connection, newer)?.is_some() {
-        return Ok(Some((newer, state.cursor)));
-    }
-    let sql = "SELECT id, session, json_extract(detail, '$.epoch'), json_extract(detail, '$.to') FROM memories
-         WHERE replaced_by = ?1 AND id < ?1 AND kind = 'summary' ORDER BY id DESC LIMIT 1";
-    type Before = (i64, Option<String>, Option<i64>, Option<i64>);
-    // Ends, because each summary replaced an older one.
-    loop {
-        let found: Option<Before> =
-            select_optional(connection, sql, [newer], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?)))?;
-        let Some((id, session, epoch, Some(to))) = found else { return Ok(None) };
-        if session.as_deref() != Some(copied.session) || epoch != Some(copied.epoch) {
-            return Ok(None);
-        }
-        if to <= copied.to {
-            return Ok(Some((id, to)));
-        }
-        newer = id;
-    }
 }
 
 /// Returns the text of a snapshot.
@@ -220,16 +154,4 @@ pub fn drop_snapshots(connection: &Connection, owner: &str) -> Result<(), StoreE
     execute(connection, sql, [owner])?;
     let sql = "DELETE FROM snapshots WHERE owner = ?1 OR ?1 = 'everyone'";
     execute(connection, sql, [owner]).map(drop)
-}
-
-fn read(row: &Row<'_>, at: usize) -> rusqlite::Result<SessionMemory> {
-    Ok(SessionMemory {
-        cursor: row.get(at)?,
-        overlap: row.get(at + 1)?,
-        summary: row.get(at + 2)?,
-        snapshot: row.get(at + 3)?,
-        due_reason: row.get(at + 4)?,
-        failures: row.get(at + 5)?,
-        retry_at: row.get(at + 6)?,
-    })
 }

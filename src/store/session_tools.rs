@@ -4,13 +4,16 @@ use std::collections::BTreeSet;
 
 use rusqlite::{Connection, params};
 
+use super::messages::SessionHead;
 use super::sql::{execute, select};
 use super::{StoreError, messages};
 
-/// Returns the tools that were found in the conversation `epoch` of a session.
-pub fn found(connection: &Connection, session: &str, epoch: i64) -> Result<BTreeSet<String>, StoreError> {
+/// Returns the head of a session, and the tools that were found in its current conversation.
+pub fn head_and_found(connection: &Connection, session: &str) -> Result<(SessionHead, BTreeSet<String>), StoreError> {
+    let head = messages::session(connection, session)?;
     let sql = "SELECT tool FROM session_tools WHERE session = ? AND epoch = ?";
-    select(connection, sql, params![session, epoch], |row| row.get(0))
+    let found = select(connection, sql, params![session, head.epoch], |row| row.get(0))?;
+    Ok((head, found))
 }
 
 /// Adds tools that were found in the current conversation of a session, and removes those of its earlier conversations.

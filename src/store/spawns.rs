@@ -3,7 +3,7 @@
 use rusqlite::{Connection, Row, params};
 use uuid::Uuid;
 
-use super::inbox::{self, InboxState};
+use super::inbox::{self, MessageStatus};
 use super::sql::{execute, read_uuid, select_optional_parsed, select_parsed, select_value};
 use super::{StoreError, now_ms};
 
@@ -32,7 +32,7 @@ pub struct SpawnRow {
     pub depth: u32,
     pub waits: bool,
     /// The state of its inbox row, if the row exists.
-    pub state: Option<InboxState>,
+    pub state: Option<MessageStatus>,
     /// The result; present once the sub-agent has ended.
     pub end: Option<SpawnEnd>,
 }
@@ -48,7 +48,7 @@ pub struct SpawnEnd {
 impl SpawnRow {
     /// Returns true if the sub-agent has ended and continues only if it is revived.
     pub fn is_over(&self) -> bool {
-        self.end.is_some() || self.state.is_none_or(|state| matches!(state, InboxState::Done | InboxState::Dead))
+        self.end.is_some() || self.state.is_none_or(|state| matches!(state, MessageStatus::Done | MessageStatus::Dead))
     }
 }
 
@@ -130,7 +130,7 @@ fn read(row: &Row<'_>) -> Result<SpawnRow, StoreError> {
         label: row.get(3)?,
         depth: row.get(4)?,
         waits: row.get(5)?,
-        state: state.as_deref().map(InboxState::parse).transpose()?,
+        state: state.as_deref().map(inbox::parse_state).transpose()?,
         end: match ended {
             Some(_) => {
                 Some(SpawnEnd { error: row.get(8)?, result: row.get::<_, Option<String>>(9)?.unwrap_or_default() })
@@ -153,10 +153,10 @@ mod tests {
         let found = store
             .write(Durability::Logged, move |connection| {
                 for (id, session, label, state) in [
-                    (child, "cli:direct".to_owned(), "child", InboxState::Queued),
-                    (grandchild, session_of(child), "grandchild", InboxState::Queued),
-                    (over, "cli:direct".to_owned(), "over", InboxState::Done),
-                    (other, "cli:other".to_owned(), "other", InboxState::Queued),
+                    (child, "cli:direct".to_owned(), "child", MessageStatus::Queued),
+                    (grandchild, session_of(child), "grandchild", MessageStatus::Queued),
+                    (over, "cli:direct".to_owned(), "over", MessageStatus::Done),
+                    (other, "cli:other".to_owned(), "other", MessageStatus::Queued),
                 ] {
                     let turn = Uuid::nil();
                     let spawn = NewSpawn { id, session, turn, label: label.to_owned(), depth: 1, waits: true };

@@ -1,10 +1,60 @@
 //! Shorthands for cached statements.
 
-use rusqlite::types::FromSql;
+use rusqlite::types::{FromSql, ValueRef};
 use rusqlite::{Connection, OptionalExtension, Params, Row};
 use uuid::Uuid;
 
 use super::StoreError;
+
+/// A row as a struct; [`stored_row`] implements it.
+pub trait StoredRow: Sized {
+    /// The names of the fields, which are also the columns of a query for such rows, unless the query computes some of them.
+    const COLUMNS: &'static str;
+
+    /// Reads a row that begins with these columns.
+    fn read(row: &Row<'_>) -> Result<Self, StoreError>;
+}
+
+/// Implements [`StoredRow`] for a type with these fields: `stored_row! { Row: name, id by read_uuid }`. A function after `by` reads a
+/// column whose value the field does not hold as it is.
+macro_rules! stored_row {
+    ($row:ident: $($field:ident $(by $read:ident)?),+) => {
+        impl $crate::store::sql::StoredRow for $row {
+            const COLUMNS: &'static str = stored_row!(@names $($field)+);
+
+            fn read(row: &rusqlite::Row<'_>) -> Result<Self, $crate::store::StoreError> {
+                let mut at = 0_usize;
+                let mut next = || {
+                    at += 1;
+                    at - 1
+                };
+                Ok(Self { $($field: stored_row!(@read row, next() $(, $read)?)),+ })
+            }
+        }
+    };
+    (@names $first:ident $($next:ident)*) => { concat!(stringify!($first) $(, ", ", stringify!($next))*) };
+    (@read $row:ident, $at:expr) => { $row.get($at)? };
+    (@read $row:ident, $at:expr, $read:ident) => { $read($row, $at)? };
+}
+pub(super) use stored_row;
+
+/// Returns all rows of a query, which begins after `FROM`.
+pub fn find_rows<R: StoredRow>(
+    connection: &Connection,
+    source: &str,
+    parameters: impl Params,
+) -> Result<Vec<R>, StoreError> {
+    select_parsed(connection, &format!("SELECT {} FROM {source}", R::COLUMNS), parameters, R::read)
+}
+
+/// Returns the first row of a query, which begins after `FROM`, if there is one.
+pub fn find_row<R: StoredRow>(
+    connection: &Connection,
+    source: &str,
+    parameters: impl Params,
+) -> Result<Option<R>, StoreError> {
+    select_optional_parsed(connection, &format!("SELECT {} FROM {source}", R::COLUMNS), parameters, R::read)
+}
 
 /// Returns all rows of a query, in a collection that the caller chooses.
 pub fn select<T, C: FromIterator<T>>(
@@ -65,6 +115,11 @@ pub fn select_optional_parsed<T>(
 pub fn read_uuid(row: &Row<'_>, at: usize) -> Result<Uuid, StoreError> {
     let text = row.get_ref(at)?.as_str().map_err(rusqlite::Error::from)?;
     text.parse().map_err(|_| StoreError::Row(format!("{text:?} is no id")))
+}
+
+/// Reads a column with a UUID or nothing.
+pub fn read_optional_uuid(row: &Row<'_>, at: usize) -> Result<Option<Uuid>, StoreError> {
+    if row.get_ref(at)? == ValueRef::Null { Ok(None) } else { read_uuid(row, at).map(Some) }
 }
 
 /// Returns the first column of the first row of a query.

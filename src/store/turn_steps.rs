@@ -6,7 +6,7 @@ use rusqlite::{Connection, params};
 use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
-use super::sql::{execute, select, select_optional};
+use super::sql::{StoredRow, execute, select_optional, select_parsed, stored_row};
 use super::{StoreError, now_ms};
 
 /// The format version of the bodies that this program writes.
@@ -25,6 +25,8 @@ pub struct TurnStepRow {
     /// UTC milliseconds.
     pub at: i64,
 }
+
+stored_row! { TurnStepRow: seq, kind, version, body, hash, at }
 
 /// Appends a step; returns its seq.
 pub fn append(connection: &Connection, turn: Uuid, kind: &str, body: &str) -> Result<i64, StoreError> {
@@ -64,16 +66,7 @@ pub const RETRIED: &str = r#"{"step":"retried"}"#;
 /// Returns the steps of a turn, in order.
 pub fn of_turn(connection: &Connection, turn: Uuid) -> Result<Vec<TurnStepRow>, StoreError> {
     let sql = "SELECT seq, kind, v, body, hash, at FROM turn_steps WHERE turn = ? ORDER BY seq";
-    select(connection, sql, [turn.to_string()], |row| {
-        Ok(TurnStepRow {
-            seq: row.get(0)?,
-            kind: row.get(1)?,
-            version: row.get(2)?,
-            body: row.get(3)?,
-            hash: row.get(4)?,
-            at: row.get(5)?,
-        })
-    })
+    select_parsed(connection, sql, [turn.to_string()], TurnStepRow::read)
 }
 
 /// Returns the body of the last step of this kind.

@@ -6,7 +6,7 @@ use rusqlite::{Connection, params};
 
 use super::StoreError;
 use super::search_index::SearchCorpus;
-use super::sql::execute;
+use super::sql::{execute, select_optional};
 
 /// The bits of a code, for vectors of any length.
 pub const BITS: usize = 512;
@@ -92,14 +92,10 @@ pub(super) fn put(
     let mut slot = Vec::with_capacity(SLOT);
     slot.extend(id.to_le_bytes());
     slot.extend(VectorCode::of(vector).0.iter().flat_map(|word| word.to_le_bytes()));
-    let table = table(corpus);
+    let table = format!("{}_codes", corpus.name());
     let last = format!("SELECT id, length(codes) / ?2 FROM {table} WHERE owner = ?1 ORDER BY id DESC LIMIT 1");
-    let mut last = connection.prepare_cached(&last)?;
-    let mut rows = last.query(params![owner, SLOT])?;
-    let last: Option<(i64, i64)> = match rows.next()? {
-        Some(row) => Some((row.get(0)?, row.get(1)?)),
-        None => None,
-    };
+    let last: Option<(i64, i64)> =
+        select_optional(connection, &last, params![owner, SLOT], |row| Ok((row.get(0)?, row.get(1)?)))?;
     match last.filter(|(_, used)| *used < SLOTS) {
         Some((row, used)) => {
             let append = "SET live_count = live_count + 1, codes = CAST(codes || ?2 AS BLOB) WHERE id = ?1";
@@ -138,8 +134,9 @@ pub fn visit(
     code: &VectorCode,
     mut take: impl FnMut(CodeDistance),
 ) -> Result<(), StoreError> {
-    let mut rows = connection.prepare_cached(&format!("SELECT id, codes FROM {} WHERE owner = ?", table(corpus)))?;
-    let mut rows = rows.query([owner])?;
+    let sql = format!("SELECT id, codes FROM {}_codes WHERE owner = ?", corpus.name());
+    let mut statement = connection.prepare_cached(&sql)?;
+    let mut rows = statement.query([owner])?;
     while let Some(row) = rows.next()? {
         let (first, blob) = (row.get::<_, i64>(0)? * SLOTS, row.get_ref(1)?);
         let (slots, _) = blob.as_blob().map_err(rusqlite::Error::from)?.as_chunks::<SLOT>();
@@ -152,13 +149,6 @@ pub fn visit(
         }
     }
     Ok(())
-}
-
-fn table(corpus: SearchCorpus) -> &'static str {
-    match corpus {
-        SearchCorpus::Memories => "memory_codes",
-        SearchCorpus::Messages => "message_codes",
-    }
 }
 
 #[cfg(test)]

@@ -46,9 +46,8 @@ pub struct VectorCounts {
 }
 
 pub fn hash(text: &str) -> TextHash {
-    let mut hash = TextHash::default();
-    hash.copy_from_slice(&Sha256::digest(text.as_bytes())[..16]);
-    hash
+    let digest = Sha256::digest(text);
+    std::array::from_fn(|at| digest[at])
 }
 
 /// Deletes the vectors of models other than `model`; returns whether there were any.
@@ -155,20 +154,14 @@ pub fn put_messages(
 }
 
 fn put_all(connection: &Connection, corpus: SearchCorpus, new: &[NewVector]) -> Result<(), StoreError> {
-    let (owner, delete, insert) = match corpus {
-        SearchCorpus::Memories => (
-            "SELECT owner FROM memories WHERE id = ? AND replaced_by IS NULL",
-            "DELETE FROM memory_vectors WHERE memory = ?",
-            "INSERT INTO memory_vectors (memory, hash, vector, place) VALUES (?, ?, ?, ?)",
-        ),
-        SearchCorpus::Messages => (
-            "SELECT owner FROM indexed_messages WHERE id = ?",
-            "DELETE FROM message_vectors WHERE message = ?",
-            "INSERT INTO message_vectors (message, hash, vector, place) VALUES (?, ?, ?, ?)",
-        ),
-    };
-    let mut owner = connection.prepare_cached(owner)?;
-    let (mut delete, mut insert) = (connection.prepare_cached(delete)?, connection.prepare_cached(insert)?);
+    let mut owner = connection.prepare_cached(match corpus {
+        SearchCorpus::Memories => "SELECT owner FROM memories WHERE id = ? AND replaced_by IS NULL",
+        SearchCorpus::Messages => "SELECT owner FROM indexed_messages WHERE id = ?",
+    })?;
+    let name = corpus.name();
+    let mut delete = connection.prepare_cached(&format!("DELETE FROM {name}_vectors WHERE {name} = ?"))?;
+    let insert = format!("INSERT INTO {name}_vectors ({name}, hash, vector, place) VALUES (?, ?, ?, ?)");
+    let mut insert = connection.prepare_cached(&insert)?;
     for NewVector { hash, vector, ids } in new {
         let blob: Vec<u8> = vector.iter().flat_map(|number| number.to_le_bytes()).collect();
         for id in ids {
@@ -184,17 +177,14 @@ fn put_all(connection: &Connection, corpus: SearchCorpus, new: &[NewVector]) -> 
 
 /// Creates codes for some of the vectors that have none; returns whether there were any.
 pub fn put_missing(connection: &Connection, corpus: SearchCorpus) -> Result<bool, StoreError> {
-    let (vectors, id, owners) = match corpus {
-        SearchCorpus::Memories => ("memory_vectors", "memory", "memories"),
-        SearchCorpus::Messages => ("message_vectors", "message", "indexed_messages"),
-    };
+    let (name, entries) = (corpus.name(), corpus.entries());
     let missing = format!(
-        "SELECT v.{id}, v.vector, o.owner FROM {vectors} v CROSS JOIN {owners} o ON o.id = v.{id}
+        "SELECT v.{name}, v.vector, o.owner FROM {name}_vectors v CROSS JOIN {entries} o ON o.id = v.{name}
          WHERE v.place IS NULL LIMIT {BATCH}"
     );
     let rows: Vec<(i64, Vec<f32>, String)> =
         select(connection, &missing, [], |row| Ok((row.get(0)?, decode(row.get_ref(1)?.as_blob()?), row.get(2)?)))?;
-    let mut update = connection.prepare_cached(&format!("UPDATE {vectors} SET place = ?2 WHERE {id} = ?1"))?;
+    let mut update = connection.prepare_cached(&format!("UPDATE {name}_vectors SET place = ?2 WHERE {name} = ?1"))?;
     for (id, vector, owner) in &rows {
         update.execute(params![id, vector_codes::put(connection, corpus, owner, *id, vector)?])?;
     }
@@ -203,11 +193,8 @@ pub fn put_missing(connection: &Connection, corpus: SearchCorpus) -> Result<bool
 
 /// Returns true if some vectors have no code yet.
 pub fn are_missing(connection: &Connection, corpus: SearchCorpus) -> Result<bool, StoreError> {
-    let sql = match corpus {
-        SearchCorpus::Memories => "SELECT EXISTS (SELECT 1 FROM memory_vectors WHERE place IS NULL)",
-        SearchCorpus::Messages => "SELECT EXISTS (SELECT 1 FROM message_vectors WHERE place IS NULL)",
-    };
-    select_value(connection, sql, [])
+    let sql = format!("SELECT EXISTS (SELECT 1 FROM {}_vectors WHERE place IS NULL)", corpus.name());
+    select_value(connection, &sql, [])
 }
 
 /// Removes the vector of a memory.

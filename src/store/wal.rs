@@ -1,18 +1,20 @@
 //! Reads a write-ahead log from the disk. SQLite stops at the first frame with a wrong checksum and ignores all later frames, most
 //! of which are intact. The file format: <https://www.sqlite.org/fileformat2.html#walformat>
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::{self, BufReader, ErrorKind, Read};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+
+use super::files;
 
 const HEADER: usize = 32;
 const FRAME_HEADER: usize = 24;
 /// The least significant bit says that checksums use big-endian words.
 const MAGIC: u32 = 0x377f_0682;
 /// The page size of this program's databases.
-const PAGE: usize = 4_096;
+pub const PAGE: usize = 4_096;
 
 /// The valid frames of a log.
 #[derive(Debug, Default)]
@@ -56,11 +58,7 @@ struct WalFrame {
 /// # Errors
 /// The log cannot be read.
 pub fn read_frames(path: &Path) -> io::Result<WalFrames> {
-    let file = match File::open(path) {
-        Ok(file) => file,
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(WalFrames::default()),
-        Err(error) => return Err(error),
-    };
+    let Some(file) = files::if_exists(File::open(path))? else { return Ok(WalFrames::default()) };
     let mut reader = BufReader::with_capacity(1 << 18, file);
     let mut header = [0; HEADER];
     if !fill(&mut reader, &mut header)? {
@@ -70,7 +68,7 @@ pub fn read_frames(path: &Path) -> io::Result<WalFrames> {
     let mut frames = WalFrames { page: log.page, ..WalFrames::default() };
     // The frames of a commit count once its last frame is found. A damaged frame may or may not belong to the same commit.
     let (mut waiting, mut doubtful) = (Vec::new(), Vec::new());
-    let (mut lost, mut at) = (BTreeMap::new(), HEADER as u64);
+    let (mut lost, mut at) = (BTreeSet::new(), HEADER as u64);
     let mut content = vec![0; log.page];
     while let Some(frame) = log.next(&mut content)? {
         let place = at + FRAME_HEADER as u64;
@@ -80,7 +78,7 @@ pub fn read_frames(path: &Path) -> io::Result<WalFrames> {
             continue;
         }
         frames.damaged += doubtful.len();
-        lost.extend(doubtful.drain(..).map(|number| (number, ())));
+        lost.extend(doubtful.drain(..));
         waiting.push((frame.number, place));
         if frame.commit > 0 {
             for (number, place) in waiting.drain(..) {

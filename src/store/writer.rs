@@ -13,6 +13,7 @@ use rusqlite::Connection;
 use rusqlite::config::DbConfig;
 use tokio::sync::oneshot;
 
+use super::error::describe;
 use super::health::DatabaseHealth;
 use super::high_water_mark::HighWaterMark;
 use super::{StoreError, inbox};
@@ -29,7 +30,7 @@ const QUEUE_LIMIT: usize = 1_024;
 const GATHER: Duration = Duration::from_micros(300);
 
 /// The length in bytes from which on the log is shortened: twice the length that SQLite lets it reach.
-const MAX_LOG_BYTES: u64 = 16 << 20;
+const MAX_LOG_BYTES: u64 = 32 << 20;
 
 /// How long the writer waits for readers of the log.
 const CHECKPOINT_WAIT: Duration = Duration::from_millis(50);
@@ -383,7 +384,7 @@ impl WriterThread {
         let done = self.connection.prepare_cached(sql).and_then(|mut statement| statement.execute([]));
         done.map(drop).map_err(|error| {
             self.health.observe_sqlite(&error);
-            error.to_string()
+            describe(&error)
         })
     }
 }

@@ -5,10 +5,11 @@ use std::time::Duration;
 use opentelemetry_proto::tonic::common::v1::{AnyValue, InstrumentationScope, KeyValue, any_value};
 use opentelemetry_proto::tonic::resource::v1::Resource;
 use prost::Message;
-use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
+use reqwest::header::{CONTENT_TYPE, HeaderMap, RETRY_AFTER};
 use reqwest::{Client, StatusCode, Url};
 
 use super::OtelConfig;
+use crate::llm::{client_builder, is_loopback, read_capped, secret_headers};
 use crate::text::{one_line, truncate};
 
 const LIMIT: Duration = Duration::from_secs(10);
@@ -45,23 +46,9 @@ impl OtlpClient {
     /// The machine's certificate authorities cannot be loaded.
     pub fn new(config: &OtelConfig) -> Result<Option<Self>, reqwest::Error> {
         let Ok(url) = Url::parse(&config.endpoint) else { return Ok(None) };
-        crate::llm::install_crypto();
-        let mut builder = Client::builder()
-            .user_agent(concat!("daoyou/", env!("CARGO_PKG_VERSION")))
+        let builder = client_builder(is_loopback(&url), url.scheme() != "http")
             .timeout(LIMIT)
-            .redirect(reqwest::redirect::Policy::none())
-            .retry(reqwest::retry::never());
-        if crate::llm::is_loopback(&url) {
-            builder = builder.no_proxy();
-            if url.scheme() == "http" {
-                builder = builder.tls_certs_only(std::iter::empty());
-            }
-        }
-        let header = |(name, value): (&String, &daoyou_channels::settings::Secret)| {
-            let mut value = HeaderValue::try_from(value.expose()).ok()?;
-            value.set_sensitive(true);
-            Some((HeaderName::try_from(name.as_str()).ok()?, value))
-        };
+            .redirect(reqwest::redirect::Policy::none());
         let resource = Resource {
             attributes: vec![
                 text("service.name", config.service_name.as_str()),
@@ -69,7 +56,7 @@ impl OtlpClient {
             ],
             ..Resource::default()
         };
-        let headers = config.headers.iter().filter_map(header).collect();
+        let headers = secret_headers(&config.headers).collect();
         let endpoint = config.endpoint.trim_end_matches('/').to_owned();
         Ok(Some(Self { http: builder.build()?, endpoint, headers, resource }))
     }
@@ -98,21 +85,11 @@ impl OtlpClient {
         );
         let seconds = response.headers().get(RETRY_AFTER).and_then(|wait| wait.to_str().ok()?.parse().ok());
         let retry_after = Duration::from_secs(seconds.unwrap_or(0)).min(LONGEST_WAIT);
-        let answer = beginning(response).await;
+        let answer = read_capped(response, MAX_ANSWER).await;
+        let answer = String::from_utf8_lossy(&answer);
         let reason = format!("{url} answered {status}: {}", truncate(&one_line(&answer), MAX_SHOWN));
         Err(OtlpError { reason, retry_after: may_pass.then_some(retry_after) })
     }
-}
-
-/// Returns the beginning of a response.
-async fn beginning(mut response: reqwest::Response) -> String {
-    let mut answer = Vec::new();
-    while answer.len() < MAX_ANSWER
-        && let Ok(Some(part)) = response.chunk().await
-    {
-        answer.extend_from_slice(&part[..part.len().min(MAX_ANSWER)]);
-    }
-    String::from_utf8_lossy(&answer).into_owned()
 }
 
 /// Returns the instrumentation scope of daoyou; there is only one.

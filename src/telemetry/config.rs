@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use daoyou_channels::settings::{Secret, Span};
+use daoyou_channels::settings::{Secret, SettingFault, Span, join_key};
 use reqwest::Url;
 use reqwest::header::{HeaderName, HeaderValue};
 use schemars::JsonSchema;
@@ -43,8 +43,8 @@ impl Default for OtelConfig {
 }
 
 impl OtelConfig {
-    /// Returns the faults: the key, a description, and the allowed values.
-    pub fn faults(&self) -> Vec<(String, String, &'static str)> {
+    /// Returns the faults. Their keys are relative to `[otel]`.
+    pub fn faults(&self) -> Vec<SettingFault> {
         let mut found = Vec::new();
         if !self.endpoint.is_empty() {
             let url = Url::parse(&self.endpoint).ok();
@@ -58,23 +58,20 @@ impl OtelConfig {
             if url.as_ref().is_none_or(|url| !is_usable(url)) {
                 let wrong = format!("{:?} is no address of a collector", mask_url(&self.endpoint));
                 let allowed = "an address such as \"http://127.0.0.1:4318\"; keys and passwords go into otel.headers";
-                found.push(("endpoint".to_owned(), wrong, allowed));
+                found.push(SettingFault::new(&["endpoint"], wrong, allowed));
             }
         }
         for (name, value) in &self.headers {
             let is_name = HeaderName::try_from(name.as_str()).is_ok();
             if !is_name || HeaderValue::try_from(value.expose()).is_err() {
                 let part = if is_name { "value" } else { "name" };
-                found.push((
-                    format!("headers.{name}"),
-                    format!("this {part} cannot be in a header"),
-                    "printable ASCII",
-                ));
+                let wrong = format!("this {part} cannot be in a header");
+                found.push(SettingFault::new(&[&join_key("headers", name)], wrong, "printable ASCII"));
             }
         }
         if self.interval.0 < Duration::from_secs(1) || self.interval.0 > Duration::from_secs(86_400) {
             let wrong = format!("{} is too short or too long", self.interval);
-            found.push(("interval".to_owned(), wrong, "from \"1s\" to \"1d\""));
+            found.push(SettingFault::new(&["interval"], wrong, "from \"1s\" to \"1d\""));
         }
         found
     }

@@ -103,7 +103,7 @@ mod tests {
         page.histogram("b_seconds", "");
         let histogram = crate::metrics::Histogram::new(&[1.0, 2.0]);
         [0.5, 1.5, 1.6, 9.0].into_iter().for_each(|value| histogram.observe(value));
-        page.buckets(&[], &histogram);
+        page.sample(&[], &histogram);
         let request = request(page.families(), Resource::default());
         let metrics = &request.resource_metrics[0].scope_metrics[0].metrics;
         let names: Vec<_> = metrics.iter().map(|metric| (metric.name.as_str(), metric.unit.as_str())).collect();

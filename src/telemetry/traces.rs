@@ -29,12 +29,7 @@ pub async fn export_traces(
 ) {
     loop {
         let first = shutdown.run_until_cancelled(ended.recv()).await;
-        let first = match first {
-            Some(Ok(notice)) => Some(notice),
-            Some(Err(_)) => return,
-            None => ended.try_recv().ok(),
-        };
-        let Some(first) = first else { return };
+        let Some(first) = first.map_or_else(|| ended.try_recv().ok(), Result::ok) else { return };
         let mut spans = spans_of(&store, first).await;
         let until = tokio::time::Instant::now() + GATHER;
         while spans.len() < BATCH {

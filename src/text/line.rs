@@ -6,6 +6,11 @@ use daoyou_channels::text::one_line;
 
 use super::script::is_cjk;
 
+/// Returns a number with its unit, such as `1 line` or `2 lines`.
+pub fn plural(count: usize, unit: &str) -> String {
+    if count == 1 { format!("1 {unit}") } else { format!("{count} {unit}s") }
+}
+
 /// Returns a page of numbered lines without their numbers, and any other text unchanged. In such a page, the first line begins
 /// with a number and a tab, and each number is one more than the one before.
 pub fn without_line_numbers(page: &str) -> Cow<'_, str> {

@@ -16,7 +16,9 @@ pub mod visible;
 
 pub use bounded_template::{BoundedTemplate, TemplatePurpose};
 pub use daoyou_channels::text::{Language, format_size, is_invisible, one_line, panic_message, truncate};
-pub use line::{is_hidden, is_sentence_mark, plain_line, sentences, shell_quote, shell_word, without_line_numbers};
+pub use line::{
+    is_hidden, is_sentence_mark, plain_line, plural, sentences, shell_quote, shell_word, without_line_numbers,
+};
 pub use normalize::{comparison_key, narrow};
 pub(crate) use pattern::pattern;
 pub use script::{is_cjk, is_han, is_han_or_kana, is_unspaced, language_of};

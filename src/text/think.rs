@@ -128,6 +128,17 @@ pub fn strip(text: &str) -> String {
     without_blocks(after_unopened_block(text).unwrap_or(text))
 }
 
+fn without_blocks(text: &str) -> String {
+    let mut filter = ThinkFilter::default();
+    let mut pieces = filter.push(text);
+    pieces.extend(filter.finish());
+    let answer = pieces.into_iter().filter_map(|piece| match piece {
+        ThinkPiece::Text(text) => Some(text),
+        ThinkPiece::Thought(_) => None,
+    });
+    answer.collect::<String>().trim().to_owned()
+}
+
 /// Returns the part after the first closing tag, if no opening tag precedes it: the text before it is thinking. A tag inside a line, in
 /// quotation marks or in a code block is a mention: the templates of models write the tag first or last on its line.
 pub fn after_unopened_block(text: &str) -> Option<&str> {
@@ -143,19 +154,6 @@ pub fn after_unopened_block(text: &str) -> Option<&str> {
     let is_in_code = before.lines().filter(|line| line.trim_start().starts_with("```")).count() % 2 == 1;
     let is_mention = is_quoted || is_in_code || !(starts_line || ends_line);
     (!is_opened && !is_mention).then(|| &text[end..])
-}
-
-fn without_blocks(text: &str) -> String {
-    let mut filter = ThinkFilter::default();
-    let mut pieces = filter.push(text);
-    pieces.extend(filter.finish());
-    let mut answer = String::with_capacity(text.len());
-    for piece in pieces {
-        if let ThinkPiece::Text(text) = piece {
-            answer.push_str(&text);
-        }
-    }
-    answer.trim().to_owned()
 }
 
 /// Returns the length of the longest end of `held` that is the beginning of one of `tags`.

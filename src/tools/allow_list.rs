@@ -6,13 +6,11 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::names::{EXEC, FIND_TOOLS, canonical_name};
+use super::names::{EXEC, FIND_TOOLS, PROCESS, canonical_name};
 use crate::text::truncate;
 
 /// Tools that every skill allows. They only prepare other calls, which are checked themselves, or ask the user.
 const ALWAYS_ALLOWED: &[&str] = &[FIND_TOOLS, "load_skill", "find_skills", "ask_user", "parallel"];
-/// The tool that manages the background commands of `exec`.
-const PROCESS: &str = "process";
 /// Tools that start other turns, to which no list would apply.
 const STARTS_TURNS: &[&str] = &["spawn", "cron"];
 /// The characters by which a shell separates, combines, redirects, substitutes or expands.

@@ -5,83 +5,40 @@ use serde_json::{Map, Value};
 use crate::chat::ToolSpec;
 use crate::text::shell_quote;
 
-/// Argument names that models use, each with daoyou's name. An alias applies if a tool has the second name and not the first.
-const ALIASES: &[(&str, &str)] = &[
-    ("file_path", "path"),
-    ("filepath", "path"),
-    ("filePath", "path"),
-    ("file", "path"),
-    ("filename", "path"),
-    ("directory", "path"),
-    ("dir", "path"),
-    ("dir_path", "path"),
-    ("test_path", "path"),
-    ("test_framework", "framework"),
-    ("repo_path", "path"),
-    ("skill_name", "name"),
-    ("paths", "path"),
-    ("chat_files", "files"),
-    ("mentioned_idents", "idents"),
-    ("maxTokens", "max_tokens"),
-    ("maxDepth", "max_depth"),
-    ("depth", "max_depth"),
-    ("language", "lang"),
-    ("replacement", "rewrite"),
-    ("dryRun", "dry_run"),
-    ("repoPath", "repo_path"),
-    ("repository", "repo_path"),
-    ("maxCount", "max_count"),
-    ("cached", "staged"),
-    ("oldStr", "old_text"),
-    ("old_str", "old_text"),
-    ("old_string", "old_text"),
-    ("oldString", "old_text"),
-    ("oldText", "old_text"),
-    ("search", "old_text"),
-    ("newStr", "new_text"),
-    ("new_str", "new_text"),
-    ("new_string", "new_text"),
-    ("newString", "new_text"),
-    ("newText", "new_text"),
-    ("replace", "new_text"),
-    ("replaceAll", "replace_all"),
-    ("regex", "pattern"),
-    ("query", "pattern"),
-    ("search_term", "pattern"),
-    ("file_pattern", "glob"),
-    ("filePattern", "glob"),
-    ("include", "glob"),
-    ("include_pattern", "glob"),
-    ("includePattern", "glob"),
-    ("-i", "ignore_case"),
-    ("case_insensitive", "ignore_case"),
-    ("ignoreCase", "ignore_case"),
-    ("maxResults", "max_results"),
-    ("max_matches", "max_results"),
-    ("max_count", "max_results"),
-    ("head_limit", "max_results"),
-    ("limit", "max_results"),
-    ("cmd", "command"),
-    ("script", "command"),
-    ("text", "content"),
-    ("message", "content"),
-    ("contents", "content"),
-    ("chatId", "chat_id"),
-    ("q", "query"),
-    ("prompt", "message"),
-    ("task", "message"),
-    ("text", "message"),
-    ("content", "message"),
-    ("at_time", "at"),
-    ("atTime", "at"),
-    ("everySeconds", "every_seconds"),
-    ("interval", "every"),
-    ("cron", "cron_expr"),
-    ("cronExpr", "cron_expr"),
-    ("cron_expression", "cron_expr"),
-    ("timezone", "tz"),
-    ("jobId", "job_id"),
-    ("id", "job_id"),
+/// daoyou's argument names, each with the names that models use. An alias applies if a tool has the first name and not the alias.
+const ALIASES: &[(&str, &[&str])] = &[
+    ("path", &["file_path", "filepath", "filePath", "file", "filename"]),
+    ("path", &["directory", "dir", "dir_path", "test_path", "repo_path", "paths"]),
+    ("framework", &["test_framework"]),
+    ("name", &["skill_name"]),
+    ("files", &["chat_files"]),
+    ("idents", &["mentioned_idents"]),
+    ("max_tokens", &["maxTokens"]),
+    ("max_depth", &["maxDepth", "depth"]),
+    ("lang", &["language"]),
+    ("rewrite", &["replacement"]),
+    ("dry_run", &["dryRun"]),
+    ("repo_path", &["repoPath", "repository"]),
+    ("max_count", &["maxCount"]),
+    ("staged", &["cached"]),
+    ("old_text", &["oldStr", "old_str", "old_string", "oldString", "oldText", "search"]),
+    ("new_text", &["newStr", "new_str", "new_string", "newString", "newText", "replace"]),
+    ("replace_all", &["replaceAll"]),
+    ("pattern", &["regex", "query", "search_term"]),
+    ("glob", &["file_pattern", "filePattern", "include", "include_pattern", "includePattern"]),
+    ("ignore_case", &["-i", "case_insensitive", "ignoreCase"]),
+    ("max_results", &["maxResults", "max_matches", "max_count", "head_limit", "limit"]),
+    ("command", &["cmd", "script"]),
+    ("content", &["text", "message", "contents"]),
+    ("chat_id", &["chatId"]),
+    ("query", &["q"]),
+    ("message", &["prompt", "task", "text", "content"]),
+    ("at", &["at_time", "atTime"]),
+    ("every_seconds", &["everySeconds"]),
+    ("every", &["interval"]),
+    ("cron_expr", &["cron", "cronExpr", "cron_expression"]),
+    ("tz", &["timezone"]),
+    ("job_id", &["jobId", "id"]),
 ];
 
 /// Argument names whose values mean the opposite of daoyou's arguments.
@@ -97,6 +54,7 @@ struct NeedlessArgument {
     why: &'static str,
 }
 
+/// Creates a row of [`NEEDLESS`].
 const fn needless(
     tool: &'static str,
     name: &'static str,
@@ -153,12 +111,12 @@ const IGNORE_CASE_BIT: u64 = 2;
 pub(super) fn rename(spec: &ToolSpec, arguments: &mut Map<String, Value>) {
     let none = Map::new();
     let properties = spec.parameters.get("properties").and_then(Value::as_object).unwrap_or(&none);
-    for (alias, name) in ALIASES {
+    for (alias, name) in aliases() {
         if is_alias(properties, alias, name)
-            && !arguments.contains_key(*name)
-            && let Some(value) = arguments.remove(*alias)
+            && !arguments.contains_key(name)
+            && let Some(value) = arguments.remove(alias)
         {
-            arguments.insert((*name).to_owned(), value);
+            arguments.insert(name.to_owned(), value);
         }
     }
     for (opposite, name) in OPPOSITES {
@@ -187,7 +145,7 @@ pub(super) fn argument_name<'a>(spec: &ToolSpec, word: &'a str) -> &'a str {
         return unlisted.name;
     }
     let Some(properties) = spec.parameters.get("properties").and_then(Value::as_object) else { return word };
-    let found = ALIASES.iter().find(|(alias, name)| *alias == word && is_alias(properties, alias, name));
+    let found = aliases().find(|(alias, name)| *alias == word && is_alias(properties, alias, name));
     found.map_or(word, |(_, name)| name)
 }
 
@@ -281,6 +239,11 @@ pub(super) fn truth(value: &Value) -> Option<bool> {
         Value::String(text) => text.trim().to_ascii_lowercase().parse().ok(),
         other => other.as_bool(),
     }
+}
+
+/// Returns every alias with daoyou's name.
+fn aliases() -> impl Iterator<Item = (&'static str, &'static str)> {
+    ALIASES.iter().flat_map(|(name, aliases)| aliases.iter().map(|alias| (*alias, *name)))
 }
 
 fn is_alias(properties: &Map<String, Value>, alias: &str, name: &str) -> bool {

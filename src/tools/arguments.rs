@@ -137,12 +137,8 @@ fn coerce_and_check(value: &mut Value, schema: &Value, at: &str, faults: &mut Ve
     let wanted = schema.get("type").and_then(Value::as_str).unwrap_or("");
     coerce(value, wanted);
     let fits = match wanted {
-        "string" => value.is_string(),
         "integer" => value.is_i64() || value.is_u64(),
-        "number" => value.is_number(),
-        "boolean" => value.is_boolean(),
-        "array" => value.is_array(),
-        "object" => value.is_object(),
+        "string" | "number" | "boolean" | "array" | "object" => type_name(value) == wanted,
         _ => true,
     };
     if !fits {
@@ -210,20 +206,17 @@ fn coerce_and_check_fields(
 
 /// Applies the first choice that the value fits.
 fn apply_first_choice(value: &mut Value, choices: &[Value], at: &str, faults: &mut Vec<String>, depth: u32) {
-    let mut first = Vec::new();
-    for (index, choice) in choices.iter().enumerate() {
-        let mut tried = value.clone();
-        let mut found = Vec::new();
+    let mut first = None;
+    for choice in choices {
+        let (mut tried, mut found) = (value.clone(), Vec::new());
         coerce_and_check(&mut tried, choice, at, &mut found, depth - 1);
         if found.is_empty() {
             *value = tried;
             return;
         }
-        if index == 0 {
-            first = found;
-        }
+        first.get_or_insert(found);
     }
-    faults.append(&mut first);
+    faults.extend(first.into_iter().flatten());
 }
 
 fn coerce(value: &mut Value, wanted: &str) {

@@ -7,15 +7,16 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use daoyou_channels::outgoing::OutgoingFiles;
+use daoyou_channels::settings::SettingFault;
 use thiserror::Error;
 
 use super::code::{AstGrepReplace, CodeCache, ast_grep_search, repo_map, repo_structure, symbols};
 use super::config::{ExecConfig, ToolsConfig};
 use super::documents::DocumentReader;
-use super::exec::{CommandRunner, ExecTool, RunnerDeps};
+use super::exec::{CommandRunner, ExecTool};
 use super::executor::{ExecutorLimits, ToolExecutor};
 use super::files::{
-    ApplyPatch, EditFile, Grep, ReadFile, ReadScope, WorkspaceJail, WriteScope, create_dir, delete_file, file_info,
+    Grep, ReadFile, ReadScope, WorkspaceJail, WriteScope, apply_patch, create_dir, delete_file, edit_file, file_info,
     glob, list_dir, write_file,
 };
 use super::find_tools::FindTools;
@@ -119,8 +120,8 @@ pub fn build(
     let tools: [Arc<dyn Tool>; 27] = [
         Arc::new(ReadFile::new(readable.clone(), documents.clone())),
         write_file(writable.clone()),
-        Arc::new(EditFile::new(writable.clone(), readable.clone())),
-        Arc::new(ApplyPatch::new(writable.clone(), readable.clone(), Arc::clone(&trash))),
+        edit_file(writable.clone(), readable.clone()),
+        apply_patch(writable.clone(), readable.clone(), Arc::clone(&trash)),
         list_dir(readable.clone(), timeout),
         Arc::new(Grep::new(readable.clone(), timeout, secrets.clone())),
         glob(readable.clone(), timeout),
@@ -157,7 +158,7 @@ pub fn build(
         }
     }
     let postprocess = with_own_names(config.postprocess.clone());
-    let postprocessor = Postprocessor::new(postprocess).with_semantic(semantic).with_summary(summarizer);
+    let postprocessor = Postprocessor::new(postprocess, semantic, summarizer);
     Ok(ToolExecutor {
         registry,
         spill,
@@ -184,7 +185,8 @@ pub fn command_runner(
     let failed = |error| ToolSetupError::Workspace { path: workspace.to_owned(), error };
     let workspace = std::fs::canonicalize(workspace).map_err(failed)?;
     let (temp, protected) = (prepare_temp(home)?, protected_paths(home));
-    Ok(CommandRunner::new(config.clone(), RunnerDeps { workspace, temp, protected, private, reserve, exe }))
+    let (config, skill_folders) = (config.clone(), Vec::new());
+    Ok(CommandRunner { config, workspace, temp, protected, private, reserve, exe, skill_folders })
 }
 
 /// Replaces aliases of tools with the tools' own names.
@@ -195,11 +197,15 @@ fn with_own_names(config: PostprocessConfig) -> PostprocessConfig {
     PostprocessConfig { tools, llm, ..config }
 }
 
-fn setting((key, wrong, allowed): &(&str, String, &str)) -> ToolSetupError {
-    ToolSetupError::Setting(format!("{key}: {wrong}; allowed is {allowed}"))
+fn setting(fault: &SettingFault) -> ToolSetupError {
+    ToolSetupError::Setting(format!("{}: {}; allowed is {}", fault.key(), fault.wrong, fault.allowed))
 }
 
-fn prepare_temp(home: &Path) -> Result<PathBuf, ToolSetupError> {
+/// Makes the folder of temporary files in the home if it is missing, and removes what killed commands have left in it; returns its path.
+///
+/// # Errors
+/// The folder cannot be made.
+pub fn prepare_temp(home: &Path) -> Result<PathBuf, ToolSetupError> {
     let path = home.join(TEMP);
     let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&path);
     let real = made.and_then(|()| std::fs::canonicalize(&path));

@@ -15,9 +15,8 @@ use tokio::time::Instant;
 
 use super::arguments::parse_call;
 use super::output_limits::{ORIGINAL_KEY, OutputLimits, OutputRule, note_cut, note_left};
-use super::private_folders::ConversationFolder;
 use super::refusal::{Restriction, refusal};
-use super::registry::{ToolRegistry, ToolRegistryError};
+use super::registry::ToolRegistry;
 use super::result_cache::{CacheableCall, ToolResultCache};
 use super::spill::SpillStore;
 use super::tool::{CallRunner, OutputLimit, ReplayPolicy, Tool, ToolAccess, ToolContext, ToolEffect, ToolOutcome};
@@ -69,14 +68,6 @@ pub struct ExecutorLimits {
 }
 
 impl ToolExecutor {
-    /// Adds a tool of another module.
-    ///
-    /// # Errors
-    /// As [`ToolRegistry::register`].
-    pub fn register(&mut self, tool: Arc<dyn Tool>) -> Result<(), ToolRegistryError> {
-        self.registry.register(tool)
-    }
-
     /// Returns the same executor without the tools for which `keeps` returns false, for a turn that may not use every tool.
     pub fn filtered(&self, keeps: impl Fn(&str) -> bool) -> Self {
         Self {
@@ -294,10 +285,11 @@ impl ToolExecutor {
             return ToolResult::failed("Cancelled before it started").into();
         }
         // A call that may have taken effect must not be repeated.
-        let cut_off = |error: String| match tool.definition().replay {
-            ReplayPolicy::Once => ToolResult::failed_for_good(error).into(),
-            ReplayPolicy::Idempotent | ReplayPolicy::Atomic => ToolResult::failed(error).into(),
+        let is_final = match tool.definition().replay {
+            ReplayPolicy::Once => true,
+            ReplayPolicy::Idempotent | ReplayPolicy::Overwrites | ReplayPolicy::Atomic => false,
         };
+        let cut_off = |error: String| ToolResult { is_final, ..ToolResult::failed(error) }.into();
         let grace = if tool.nested_calls(&arguments).is_empty() { CANCEL_GRACE } else { NESTED_CALLS_GRACE };
         let running = AssertUnwindSafe(tool.call_with_runner(arguments, context, self)).catch_unwind();
         let cancelled = async {
@@ -340,7 +332,7 @@ impl ToolExecutor {
             return note_left(&mut result.metadata, extent.chars);
         }
         if result.spill.is_none() && !result.is_private {
-            result.spill = self.spill(rendered.clone(), !result.taint.is_empty(), context).await;
+            result.spill = self.spill.save_output(rendered.clone(), !result.taint.is_empty(), context).await;
         }
         let stored = result.spill.as_ref().map(ToString::to_string);
         let stored = stored.as_deref();
@@ -400,7 +392,7 @@ impl ToolExecutor {
         result.model_use.extend(used);
         let Some(filtered) = filtered else { return };
         if result.spill.is_none() && !result.is_private {
-            result.spill = self.spill(result.render(), !result.taint.is_empty(), context).await;
+            result.spill = self.spill.save_output(result.render(), !result.taint.is_empty(), context).await;
             if result.spill.is_none() {
                 // Without a spill file the model could not read the rest again, so nothing is left out.
                 return;
@@ -423,24 +415,6 @@ impl ToolExecutor {
         // Commands write these files themselves, so the files may contain secrets.
         text.as_mut().ok().map(|text| self.secrets.redact(text));
         text.ok()
-    }
-
-    /// Stores a text in a spill file; `None` if the disk refuses it.
-    async fn spill(&self, text: String, is_foreign: bool, context: &ToolContext) -> Option<StoredOutput> {
-        let (spill, turn, call) = (Arc::clone(&self.spill), context.turn, context.call_id.clone());
-        let folder = ConversationFolder::of(context);
-        let saved = tokio::task::spawn_blocking(move || spill.save(&folder, turn, &call, &text, is_foreign)).await;
-        match saved {
-            Ok(Ok(stored)) => Some(stored),
-            Ok(Err(error)) => {
-                tracing::warn!(%error, "a long output could not be kept whole");
-                None
-            }
-            Err(error) => {
-                tracing::error!(%error, "keeping a long output failed");
-                None
-            }
-        }
     }
 }
 
@@ -484,6 +458,6 @@ impl CallRunner for ToolExecutor {
     }
 
     async fn spill(&self, text: String, context: &ToolContext) -> Option<StoredOutput> {
-        self.spill(text, !context.taint.is_empty(), context).await
+        self.spill.save_output(text, !context.taint.is_empty(), context).await
     }
 }

@@ -141,7 +141,7 @@ fn a_call_by_an_alias_becomes_the_same_call_by_the_tools_own_name() {
 
 #[test]
 fn a_call_is_as_careful_as_the_most_careful_tool_in_it() {
-    use ReplayPolicy::{Atomic, Idempotent, Once};
+    use ReplayPolicy::{Atomic, Idempotent, Once, Overwrites};
     use ToolAccess::{Changes, Reads};
     let fixture = fresh();
     let plan =
@@ -149,7 +149,7 @@ fn a_call_is_as_careful_as_the_most_careful_tool_in_it() {
     for (name, arguments, replay, access) in [
         ("read_file", json!({}), Some(Idempotent), Some(Reads)),
         ("ls", json!({}), Some(Idempotent), Some(Reads)),
-        ("write_file", json!({}), Some(Idempotent), Some(Changes)),
+        ("write_file", json!({}), Some(Overwrites), Some(Changes)),
         ("edit_file", json!({}), Some(Once), Some(Changes)),
         ("repo_map", json!({}), Some(Idempotent), Some(Reads)),
         ("ast_grep_search", json!({}), Some(Idempotent), Some(Reads)),
@@ -157,7 +157,7 @@ fn a_call_is_as_careful_as_the_most_careful_tool_in_it() {
         ("exec", json!({}), Some(Once), Some(Changes)),
         ("message", json!({}), Some(Atomic), Some(Changes)),
         ("x", json!({}), None, None),
-        ("parallel", plan(&["read_file", "write_file"]), Some(Idempotent), Some(Changes)),
+        ("parallel", plan(&["read_file", "write_file"]), Some(Overwrites), Some(Changes)),
         ("parallel", plan(&["message", "read_file"]), Some(Atomic), Some(Changes)),
         ("parallel", plan(&["message", "bash", "read_file"]), Some(Once), Some(Changes)),
         ("parallel", json!({ "calls": plan(&["bash"])["calls"].to_string() }), Some(Once), Some(Changes)),

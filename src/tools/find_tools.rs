@@ -10,7 +10,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::arguments::read_arguments;
-use super::names::{FIND_TOOLS, RARELY_NEEDED};
+use super::names::{FIND_TOOLS, ToolOffer, offer_of};
 use super::tool::{
     CallRunner, ReplayPolicy, RowEffect, Tool, ToolAccess, ToolContext, ToolDefinition, ToolEffect, ToolOutcome,
     WriteRows,
@@ -107,7 +107,10 @@ fn find<'a>(query: &str, tools: &[&'a dyn Tool]) -> Vec<&'a dyn Tool> {
 /// Counts the words of the query that are prefixes of words in the tool's texts. Matches in names count more.
 fn score(words: &BTreeSet<&str>, tool: &dyn Tool) -> usize {
     let spec = tool.spec();
-    let hint = RARELY_NEEDED.iter().find(|(name, _)| *name == spec.name).map_or("", |(_, hint)| hint);
+    let hint = match offer_of(&spec.name) {
+        ToolOffer::SearchWithHint(hint) => hint,
+        ToolOffer::Always | ToolOffer::Search => "",
+    };
     let names = [spec.name.as_str(), hint]
         .into_iter()
         .chain(tool.definition().aliases.iter().copied())
@@ -139,8 +142,6 @@ impl WriteRows for FoundToolsWrite {
     fn write(&self, connection: &Connection) -> Result<(), StoreError> {
         session_tools::add(connection, &self.session, &self.tools)
     }
-
-    fn committed(&self) {}
 }
 
 #[cfg(test)]

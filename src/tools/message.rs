@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use async_trait::async_trait;
-use daoyou_channels::Attachment;
 use daoyou_channels::outgoing::OutgoingFiles;
+use daoyou_channels::{Attachment, email};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
@@ -74,7 +74,8 @@ impl MessageTool {
     }
 
     async fn send(&self, args: MessageArgs, context: &ToolContext) -> Result<ToolOutcome, String> {
-        let ChatAddress { channel, chat_id } = ChatAddress::of(args.channel, args.chat_id, context)?;
+        let address = ChatAddress::of(args.channel.as_deref(), args.chat_id.as_deref(), context)?;
+        let ChatAddress { channel, chat_id } = address;
         let paths = args.attachments.unwrap_or_default();
         let attachments = if paths.is_empty() { Vec::new() } else { self.attach(paths, context).await? };
         let mut report = format!("The message goes to {channel}, chat {chat_id}");
@@ -94,18 +95,14 @@ impl MessageTool {
     }
 
     /// Refuses a channel that does not exist. The chat that started the turn is always possible.
-    fn check_channel(&self, arguments: &Value, context: &ToolContext) -> Result<(), String> {
-        let channel = address(arguments, context)?.channel;
-        match &self.channels {
-            Some(channels) if channel != context.channel && !channels.contains(&channel) => {
-                let known = channels.iter().map(String::as_str).collect::<Vec<_>>().join(", ");
-                let channel = truncate(&channel, MAX_ECHO);
-                Err(format!(
-                    "channel: there is no channel {channel:?}; name another channel and chat: there are {known}"
-                ))
-            }
-            _ => Ok(()),
+    fn check_channel(&self, channel: &str, context: &ToolContext) -> Result<(), String> {
+        let Some(channels) = &self.channels else { return Ok(()) };
+        if channel == context.channel || channels.contains(channel) {
+            return Ok(());
         }
+        let known = channels.iter().map(String::as_str).collect::<Vec<_>>().join(", ");
+        let channel = truncate(channel, MAX_ECHO);
+        Err(format!("channel: there is no channel {channel:?}; name another channel and chat: there are {known}"))
     }
 
     async fn attach(&self, paths: Vec<String>, context: &ToolContext) -> Result<Vec<Attachment>, String> {
@@ -131,12 +128,12 @@ impl Tool for MessageTool {
             Some(Value::Array(files)) => !files.is_empty(),
             Some(_) => true,
         };
-        is_answer(arguments, context) == Ok(true) && !sends_files
+        ChatAddress::of_call(arguments, context).is_ok_and(|chat| chat.is_own(context)) && !sends_files
     }
 
     /// Returns false for a message to the chat that started the turn: it is an answer.
     fn is_restricted(&self, arguments: &Value, context: &ToolContext) -> bool {
-        is_answer(arguments, context) == Ok(false)
+        ChatAddress::of_call(arguments, context).is_ok_and(|chat| !chat.is_own(context))
     }
 
     fn validate(&self, arguments: &Value, context: &ToolContext) -> Result<(), String> {
@@ -151,7 +148,12 @@ impl Tool for MessageTool {
         if attachments > MAX_ATTACHMENTS {
             return Err(format!("{attachments} attachments, at most {MAX_ATTACHMENTS} go with one message"));
         }
-        self.check_channel(arguments, context)
+        let chat = ChatAddress::of_call(arguments, context)?;
+        self.check_channel(&chat.channel, context)?;
+        match email::check_chat(&chat.chat_id) {
+            Err(fault) if chat.channel == email::NAME && !chat.is_own(context) => Err(format!("chat_id: {fault}")),
+            _ => Ok(()),
+        }
     }
 
     async fn call(&self, arguments: Value, context: &ToolContext) -> ToolOutcome {
@@ -161,28 +163,26 @@ impl Tool for MessageTool {
 
 impl ChatAddress {
     /// Returns the address. Without names, it is the chat of the message that the turn answers.
-    fn of(channel: Option<String>, chat_id: Option<String>, context: &ToolContext) -> Result<Self, String> {
-        let named = |word: Option<String>| word.map(|word| word.trim().to_owned()).filter(|word| !word.is_empty());
-        let channel = named(channel).unwrap_or_else(|| context.channel.clone());
-        let chat_id = match named(chat_id) {
+    fn of(channel: Option<&str>, chat_id: Option<&str>, context: &ToolContext) -> Result<Self, String> {
+        let is_named = |word: &&str| !word.is_empty();
+        let channel = channel.map(str::trim).filter(is_named).unwrap_or(&context.channel);
+        let chat_id = match chat_id.map(str::trim).filter(is_named) {
             Some(chat_id) => chat_id,
-            None if channel == context.channel => context.chat_id.clone(),
+            None if channel == context.channel => &context.chat_id,
             None => return Err(format!("a message to channel {channel:?} needs a chat_id")),
         };
-        Ok(Self { channel, chat_id })
+        Ok(Self { channel: channel.to_owned(), chat_id: chat_id.to_owned() })
     }
-}
 
-/// Returns the chat that receives the message of a call.
-fn address(arguments: &Value, context: &ToolContext) -> Result<ChatAddress, String> {
-    let text = |key: &str| arguments[key].as_str().map(str::to_owned);
-    ChatAddress::of(text("channel"), text("chat_id"), context)
-}
+    /// Returns the chat that receives the message of a call.
+    fn of_call(arguments: &Value, context: &ToolContext) -> Result<Self, String> {
+        Self::of(arguments["channel"].as_str(), arguments["chat_id"].as_str(), context)
+    }
 
-/// Returns true if the message goes to the chat that started the turn.
-fn is_answer(arguments: &Value, context: &ToolContext) -> Result<bool, String> {
-    let ChatAddress { channel, chat_id } = address(arguments, context)?;
-    Ok(channel == context.channel && chat_id == context.chat_id)
+    /// Returns true for the chat that started the turn.
+    fn is_own(&self, context: &ToolContext) -> bool {
+        self.channel == context.channel && self.chat_id == context.chat_id
+    }
 }
 
 /// Reads each file once and stores a copy of its content, which is sent even if the file changes in the meantime.
@@ -270,9 +270,10 @@ mod tests {
             (json!({"chat_id": "other"}), Ok(("cli", "other", None))),
             (json!({"channel": "email"}), Err("needs a chat_id")),
             (
-                json!({"channel": "email", "chat_id": "a@b", "subject": " New\r\nBcc: x "}),
-                Ok(("email", "a@b", Some("New Bcc: x"))),
+                json!({"channel": "email", "chat_id": "a@b.test", "subject": " New\r\nBcc: x "}),
+                Ok(("email", "a@b.test", Some("New Bcc: x"))),
             ),
+            (json!({"channel": "email", "chat_id": "foo bar"}), Err("chat_id: \"foo bar\" is not an e-mail address")),
         ] {
             let mut arguments = arguments;
             arguments["content"] = json!("hi");
@@ -306,7 +307,7 @@ mod tests {
             // The terminal of this turn, whatever the list says.
             ("cli", None),
         ] {
-            let outcome = call(&fixture, &json!({"content": "hi", "channel": channel, "chat_id": "x"})).await;
+            let outcome = call(&fixture, &json!({"content": "hi", "channel": channel, "chat_id": "x@y.test"})).await;
             assert_eq!(outcome.effects.is_empty(), expected.is_some(), "{channel}");
             assert!(outcome.result.render().contains(expected.unwrap_or_default()), "{}", outcome.result.render());
         }

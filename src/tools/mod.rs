@@ -44,16 +44,16 @@ pub use agent_scope::AgentScope;
 pub use allow_list::{ToolAllowList, allow_rule_fault};
 pub(crate) use arguments::read_arguments;
 pub use arguments::{parse_arguments, with_arguments};
-pub use build::{ToolDeps, ToolSetupError, build, command_runner};
+pub use build::{ToolDeps, ToolSetupError, build, command_runner, prepare_temp};
 pub use config::{ExecConfig, ToolsConfig};
 pub use documents::{EXTRACT_COMMAND, extract_main};
-pub use exec::{CommandRunner, ServerCommand, ServerProcess, ServerSocket, ServerStartError, sandbox_of};
+pub use exec::{CommandRunner, ServerCommand, ServerProcess, ServerProcessError, ServerSocket, sandbox_of};
 pub use executor::{ExecutorLimits, ToolExecutor};
 pub use lsp::LspConfig;
-pub use names::{TOOL_NAMES, canonical_name, is_tool, nearest_tool};
+pub use names::{PROCESS, TOOL_NAMES, canonical_name, is_tool, nearest_tool};
 pub use output_limits::{OutputConfig, OutputRule};
 pub use parallel::is_plan;
-pub use private_folders::{CONVERSATIONS, PrivateFolders};
+pub use private_folders::{CONVERSATIONS, GATEWAY_FOLDER, HISTORY, MEMORY_FOLDER, PrivateFolders};
 pub use process::{
     KillRequester, OutputTail, ProcessEnd, ProcessEndAnnouncer, Processes, format_elapsed, is_process_alive,
 };

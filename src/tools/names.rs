@@ -1,17 +1,30 @@
 //! The names and aliases of all tools. They are known before any tool is built, because the configuration names tools and is
 //! checked without a workspace. A test compares the names with the built tools.
 
+use ToolOffer::{Always, Search, SearchWithHint};
+
 use crate::text::nearest;
 
-/// Each tool with its aliases.
-pub const TOOL_NAMES: &[(&str, &[&str])] = &[
-    ("read_file", &["read", "cat", "view", "view_file", "open_file", "get_file"]),
-    ("write_file", &["write", "create_file", "save_file"]),
-    ("edit_file", &["edit", "search_replace", "str_replace", "replace", "replace_in_file"]),
-    ("apply_patch", &["patch", "apply_diff", "patch_file"]),
-    ("list_dir", &["ls", "list_files", "list_directory", "list"]),
+/// When requests contain a tool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ToolOffer {
+    Always,
+    /// After `find_tools` has found the tool. Its name states its purpose.
+    Search,
+    /// As [`ToolOffer::Search`], with a hint about the purpose, which the name does not state.
+    SearchWithHint(&'static str),
+}
+
+/// Each tool with its offer and its aliases.
+pub const TOOL_NAMES: &[(&str, ToolOffer, &[&str])] = &[
+    ("read_file", Always, &["read", "cat", "view", "view_file", "open_file", "get_file"]),
+    ("write_file", Always, &["write", "create_file", "save_file"]),
+    ("edit_file", Always, &["edit", "search_replace", "str_replace", "replace", "replace_in_file"]),
+    ("apply_patch", SearchWithHint("diffs"), &["patch", "apply_diff", "patch_file"]),
+    ("list_dir", Always, &["ls", "list_files", "list_directory", "list"]),
     (
         "grep",
+        Always,
         &[
             "text_search",
             "regex_search",
@@ -26,16 +39,25 @@ pub const TOOL_NAMES: &[(&str, &[&str])] = &[
             "rg",
         ],
     ),
-    ("glob", &["find_files", "find_file", "file_search", "glob_search", "glob_files", "find"]),
-    ("repo_map", &["get_repo_map", "code_map", "repository_map"]),
-    ("repo_structure", &["get_repo_structure", "directory_tree", "tree", "project_structure"]),
-    ("symbols", &["get_file_symbols", "file_symbols", "document_symbols", "get_symbols", "outline"]),
-    ("ast_grep_search", &["ast_grep", "ast_search", "structural_search"]),
-    ("ast_grep_replace", &["ast_replace", "ast_grep_rewrite", "structural_replace"]),
-    ("file_info", &["get_file_info", "get_file_metadata", "file_metadata", "file_stat", "stat"]),
-    ("create_dir", &["create_directory", "create_folder", "make_directory", "make_dir", "mkdir"]),
+    ("glob", Search, &["find_files", "find_file", "file_search", "glob_search", "glob_files", "find"]),
+    ("repo_map", SearchWithHint("code overview"), &["get_repo_map", "code_map", "repository_map"]),
+    (
+        "repo_structure",
+        SearchWithHint("file tree"),
+        &["get_repo_structure", "directory_tree", "tree", "project_structure"],
+    ),
+    (
+        "symbols",
+        SearchWithHint("code outline"),
+        &["get_file_symbols", "file_symbols", "document_symbols", "get_symbols", "outline"],
+    ),
+    ("ast_grep_search", Search, &["ast_grep", "ast_search", "structural_search"]),
+    ("ast_grep_replace", SearchWithHint("code rewrites"), &["ast_replace", "ast_grep_rewrite", "structural_replace"]),
+    ("file_info", Search, &["get_file_info", "get_file_metadata", "file_metadata", "file_stat", "stat"]),
+    ("create_dir", Search, &["create_directory", "create_folder", "make_directory", "make_dir", "mkdir"]),
     (
         "delete_file",
+        Search,
         &[
             "delete",
             "delete_path",
@@ -51,86 +73,64 @@ pub const TOOL_NAMES: &[(&str, &[&str])] = &[
     ),
     (
         "exec",
+        Always,
         &["bash", "run_command", "shell", "sh", "execute", "execute_command", "run_shell_command", "run", "terminal"],
     ),
-    ("process", &["processes", "background"]),
-    ("run_test", &["run_tests", "test", "tests", "pytest"]),
-    ("git_status", &[]),
-    ("git_diff", &[]),
-    ("git_log", &[]),
-    ("git_commit", &[]),
-    ("message", &["send_message", "reply", "notify"]),
-    ("web_fetch", &["fetch", "fetch_url", "web_get", "read_url", "open_url", "browse", "http_get"]),
-    ("web_search", &["search_web", "internet_search", "google", "google_search", "brave_search"]),
-    (FIND_TOOLS, &["tool_search", "search_tools", "list_tools"]),
-    ("parallel", &["multi_tool_use.parallel", "multi_tool_use", "batch"]),
-    ("lsp_diagnostics", &["diagnostics", "get_diagnostics"]),
-    ("lsp_definition", &["lsp_goto_definition", "goto_definition", "go_to_definition", "find_definition"]),
-    ("lsp_references", &["lsp_find_references", "find_references", "find_usages"]),
-    ("lsp_symbols", &["lsp_document_symbols", "lsp_workspace_symbols", "document_symbols", "workspace_symbols"]),
-    ("lsp_code_actions", &["lsp_code_action", "code_actions"]),
-    ("lsp_rename", &["lsp_rename_symbol", "rename_symbol"]),
-    ("ask_user", &["ask", "question", "ask_question", "ask_followup_question", "ask_human", "request_input"]),
+    ("process", SearchWithHint("background commands"), &["processes", "background"]),
+    ("run_test", Search, &["run_tests", "test", "tests", "pytest"]),
+    ("git_status", Search, &[]),
+    ("git_diff", Search, &[]),
+    ("git_log", Search, &[]),
+    ("git_commit", Search, &[]),
+    ("message", SearchWithHint("other chats, mails, files"), &["send_message", "reply", "notify"]),
+    (
+        "web_fetch",
+        SearchWithHint("web pages"),
+        &["fetch", "fetch_url", "web_get", "read_url", "open_url", "browse", "http_get"],
+    ),
+    ("web_search", Search, &["search_web", "internet_search", "google", "google_search", "brave_search"]),
+    (FIND_TOOLS, Always, &["tool_search", "search_tools", "list_tools"]),
+    ("parallel", Search, &["multi_tool_use.parallel", "multi_tool_use", "batch"]),
+    ("lsp_diagnostics", SearchWithHint("errors in code"), &["diagnostics", "get_diagnostics"]),
+    ("lsp_definition", Search, &["lsp_goto_definition", "goto_definition", "go_to_definition", "find_definition"]),
+    ("lsp_references", Search, &["lsp_find_references", "find_references", "find_usages"]),
+    (
+        "lsp_symbols",
+        Search,
+        &["lsp_document_symbols", "lsp_workspace_symbols", "document_symbols", "workspace_symbols"],
+    ),
+    ("lsp_code_actions", SearchWithHint("quick fixes"), &["lsp_code_action", "code_actions"]),
+    ("lsp_rename", Search, &["lsp_rename_symbol", "rename_symbol"]),
+    ("ask_user", Search, &["ask", "question", "ask_question", "ask_followup_question", "ask_human", "request_input"]),
     (
         "cron",
+        SearchWithHint("reminders, schedules"),
         &["schedule", "scheduler", "reminder", "remind", "remind_me", "set_reminder", "schedule_task", "cron_job"],
     ),
-    ("spawn", &["subagent", "sub_agent", "delegate", "task"]),
-    ("load_skill", &["skill", "use_skill", "read_skill"]),
-    ("find_skills", &["search_skills", "list_skills"]),
-    ("remember", &["save_memory", "add_memory", "memorize", "store_memory"]),
-    ("recall", &["search_memory", "memory_search", "recall_memory"]),
-    ("forget", &["delete_memory", "remove_memory", "forget_memory"]),
-    ("search_history", &["search_conversations", "conversation_search", "search_messages"]),
-    ("mcp_read", &["read_mcp_resource", "list_mcp_resources", "mcp_resource", "read_resource"]),
+    ("spawn", SearchWithHint("sub-agents"), &["subagent", "sub_agent", "delegate", "task"]),
+    // Offered if there are skills.
+    ("load_skill", SearchWithHint("instructions"), &["skill", "use_skill", "read_skill"]),
+    ("find_skills", Search, &["search_skills", "list_skills"]),
+    ("remember", Always, &["save_memory", "add_memory", "memorize", "store_memory"]),
+    ("recall", Always, &["search_memory", "memory_search", "recall_memory"]),
+    ("forget", Search, &["delete_memory", "remove_memory", "forget_memory"]),
+    ("search_history", Search, &["search_conversations", "conversation_search", "search_messages"]),
+    // Exists if there are MCP servers.
+    (
+        "mcp_read",
+        SearchWithHint("resources of MCP servers"),
+        &["read_mcp_resource", "list_mcp_resources", "mcp_resource", "read_resource"],
+    ),
 ];
 
 /// The tool that runs commands. Restrictions that the owner sets for it also apply to tools that run the project's own code.
 pub(super) const EXEC: &str = "exec";
 
+/// The name of the tool that manages the background commands of `exec`.
+pub const PROCESS: &str = "process";
+
 /// The name of the tool that finds the others.
 pub const FIND_TOOLS: &str = "find_tools";
-
-/// The tools that are in a request only after `find_tools` has found them. Each has a hint about its purpose if the name does not
-/// state it.
-pub(super) const RARELY_NEEDED: &[(&str, &str)] = &[
-    ("web_fetch", "web pages"),
-    ("web_search", ""),
-    ("glob", ""),
-    ("file_info", ""),
-    ("create_dir", ""),
-    ("delete_file", ""),
-    ("apply_patch", "diffs"),
-    ("process", "background commands"),
-    ("run_test", ""),
-    ("lsp_diagnostics", "errors in code"),
-    ("lsp_definition", ""),
-    ("lsp_references", ""),
-    ("lsp_symbols", ""),
-    ("lsp_rename", ""),
-    ("lsp_code_actions", "quick fixes"),
-    ("git_status", ""),
-    ("git_diff", ""),
-    ("git_log", ""),
-    ("git_commit", ""),
-    ("repo_map", "code overview"),
-    ("repo_structure", "file tree"),
-    ("symbols", "code outline"),
-    ("ast_grep_search", ""),
-    ("ast_grep_replace", "code rewrites"),
-    ("message", "other chats, mails, files"),
-    ("parallel", ""),
-    ("ask_user", ""),
-    ("cron", "reminders, schedules"),
-    ("spawn", "sub-agents"),
-    ("forget", ""),
-    ("search_history", ""),
-    // Offered if there are skills.
-    ("load_skill", "instructions"),
-    ("find_skills", ""),
-    // Exists if there are MCP servers.
-    ("mcp_read", "resources of MCP servers"),
-];
 
 /// The minimum similarity for a suggestion; 1 means equal.
 const MIN_SIMILARITY: f64 = 0.5;
@@ -152,14 +152,19 @@ pub fn canonical_name(name: &str) -> Option<&'static str> {
 
 /// Returns the aliases of a tool.
 pub(super) fn aliases_of(tool: &str) -> &'static [&'static str] {
-    TOOL_NAMES.iter().find(|(name, _)| *name == tool).map_or(&[], |(_, aliases)| aliases)
+    TOOL_NAMES.iter().find(|(name, ..)| *name == tool).map_or(&[], |(_, _, aliases)| aliases)
+}
+
+/// Returns when requests contain a tool: always if the tool is not daoyou's own.
+pub(super) fn offer_of(tool: &str) -> ToolOffer {
+    TOOL_NAMES.iter().find(|(name, ..)| *name == tool).map_or(Always, |(_, offer, _)| *offer)
 }
 
 /// Returns every name and alias with its tool.
 fn names() -> impl Iterator<Item = (&'static str, &'static str)> {
     TOOL_NAMES
         .iter()
-        .flat_map(|(tool, others)| std::iter::once((*tool, *tool)).chain(others.iter().map(|name| (*name, *tool))))
+        .flat_map(|(tool, _, others)| std::iter::once((*tool, *tool)).chain(others.iter().map(|name| (*name, *tool))))
 }
 
 #[cfg(test)]

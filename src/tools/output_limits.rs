@@ -81,11 +81,6 @@ pub struct OutputRule {
 }
 
 impl OutputRule {
-    /// Returns `text`, cut to the limit of the rule.
-    pub fn cut_to_limit(self, text: &str, stored: Option<&str>) -> String {
-        self.cut(text, self.limit, stored)
-    }
-
     /// Returns `text`, cut to `limit`, which is at most that of the rule. The result is never longer than `text`. `stored`
     /// says where the model can read the rest.
     pub fn cut(self, text: &str, limit: OutputLimit, stored: Option<&str>) -> String {

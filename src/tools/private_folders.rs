@@ -1,7 +1,8 @@
 //! Folders of the workspace that only some turns may use. `memory` belongs to the owner. Each conversation has a folder for long
 //! outputs and for the output of its background commands.
 //!
-//! File tools and `exec` both use [`PrivateFolders::visibility_for`], so that they hide and show the same folders.
+//! File tools and `exec` both use [`PrivateFolders::visibility_for`], so that they hide the same folders. A command sees the
+//! conversation's folder only if it names it.
 
 use std::collections::HashSet;
 use std::io::{self, ErrorKind};
@@ -20,8 +21,12 @@ use super::tool::ToolContext;
 use crate::guard::{create_dir_beneath, open_beneath};
 use crate::origin::{TurnCause, TurnOrigin};
 
+/// The folder of the memory files in the workspace, which belongs to the owner.
+pub const MEMORY_FOLDER: &str = "memory";
+/// The log of summaries in the workspace. It holds the summaries of conversations that have read foreign content, too.
+pub const HISTORY: &str = "memory/HISTORY.md";
 /// The gateway's folder in the workspace. It is hidden from every turn, except for the conversation's own folder in it.
-pub(super) const GATEWAY_FOLDER: &str = ".daoyou";
+pub const GATEWAY_FOLDER: &str = ".daoyou";
 /// The folder that holds one folder for each conversation, and a separate one for the turns of the owner in it.
 pub const CONVERSATIONS: &str = ".daoyou/conversations";
 /// The folder of the trash, which holds deleted files.
@@ -74,7 +79,11 @@ fn folder_to_hide(workspace: &Path, dir: &Dir, folder: &Path) -> io::Result<Opti
         Err(error) => error,
     };
     if !is_replaced(&error) {
-        return Err(error);
+        let remedy = match error.kind() {
+            ErrorKind::PermissionDenied => format!("; the owner can chmod u+rwx {}", workspace.display()),
+            _ => String::new(),
+        };
+        return Err(io::Error::new(error.kind(), format!("{}: {error}{remedy}", folder.display())));
     }
     tracing::warn!(path = %path.display(), "a folder that commands must not see is a link, a mount or a file");
     let Ok(real) = std::fs::canonicalize(&path) else { return Ok(None) };
@@ -164,7 +173,7 @@ impl ConversationFolder {
 
     /// Returns the folders that the conversation's turns may see. The owner also sees the folder of other senders in the
     /// conversation.
-    fn visible(&self) -> Vec<PathBuf> {
+    pub(super) fn visible(&self) -> Vec<PathBuf> {
         let others = Self { is_owner: false, ..self.clone() };
         if self.is_owner { vec![self.path(), others.path()] } else { vec![self.path()] }
     }

@@ -9,7 +9,7 @@ use thiserror::Error;
 
 use super::argument_aliases::changes_arguments;
 use super::arguments::parse_call;
-use super::names::{EXEC, FIND_TOOLS, RARELY_NEEDED};
+use super::names::{EXEC, FIND_TOOLS, ToolOffer, offer_of};
 use super::schema::{schema_faults, schema_for_models};
 use super::tool::Tool;
 use crate::chat::{ToolCall, ToolSpec};
@@ -227,8 +227,8 @@ fn name_list(names: &[&str]) -> String {
 
 /// Returns the name of a tool, with its purpose in parentheses.
 fn name_with_hint(name: &str) -> String {
-    match RARELY_NEEDED.iter().find(|(known, _)| *known == name) {
-        Some((_, hint)) if !hint.is_empty() => format!("{name} ({hint})"),
-        _ => name.to_owned(),
+    match offer_of(name) {
+        ToolOffer::SearchWithHint(hint) => format!("{name} ({hint})"),
+        ToolOffer::Always | ToolOffer::Search => name.to_owned(),
     }
 }

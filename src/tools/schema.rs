@@ -40,20 +40,24 @@ pub fn schema_for_models(schema: &Value) -> Value {
         "required" => *value != json!([]),
         _ => true,
     });
-    if let Some(Value::Object(properties)) = fields.get_mut("properties") {
-        properties.values_mut().for_each(|property| *property = schema_for_models(property));
-    }
-    for key in ["items", "additionalProperties"] {
-        if let Some(inner) = fields.get_mut(key) {
-            *inner = schema_for_models(inner);
-        }
-    }
-    for key in ["anyOf", "oneOf", "allOf"] {
-        if let Some(Value::Array(choices)) = fields.get_mut(key) {
-            choices.iter_mut().for_each(|choice| *choice = schema_for_models(choice));
-        }
-    }
+    replace_inner(&mut fields, &["properties"], schema_for_models);
     Value::Object(fields)
+}
+
+/// Replaces the schemas in a schema: those of the properties in `maps`, of items, of further properties, and of choices.
+fn replace_inner(fields: &mut Map<String, Value>, maps: &[&str], replace: impl Fn(&Value) -> Value) {
+    for (key, field) in fields {
+        match (key.as_str(), field) {
+            (key, Value::Object(properties)) if maps.contains(&key) => {
+                properties.values_mut().for_each(|property| *property = replace(property));
+            }
+            ("anyOf" | "oneOf" | "allOf", Value::Array(choices)) => {
+                choices.iter_mut().for_each(|choice| *choice = replace(choice));
+            }
+            ("items" | "additionalProperties", inner) => *inner = replace(inner),
+            _ => {}
+        }
+    }
 }
 
 /// Returns the parts of a tool's argument schema that a strict service would reject.
@@ -96,21 +100,7 @@ fn simplify(schema: &Value, definitions: &Value, depth: u32) -> Value {
     if fields.contains_key("$ref") {
         return simplify(&Value::Object(fields), definitions, depth);
     }
-    for key in ["properties", "patternProperties"] {
-        if let Some(Value::Object(properties)) = fields.get_mut(key) {
-            properties.values_mut().for_each(|property| *property = simplify(property, definitions, depth));
-        }
-    }
-    for key in ["items", "additionalProperties"] {
-        if let Some(inner) = fields.get_mut(key) {
-            *inner = simplify(inner, definitions, depth);
-        }
-    }
-    for key in ["anyOf", "oneOf", "allOf"] {
-        if let Some(Value::Array(choices)) = fields.get_mut(key) {
-            choices.iter_mut().for_each(|choice| *choice = simplify(choice, definitions, depth));
-        }
-    }
+    replace_inner(&mut fields, &["properties", "patternProperties"], |inner| simplify(inner, definitions, depth));
     if fields.contains_key("properties") {
         fields.entry("additionalProperties").or_insert_with(|| json!(false));
     }

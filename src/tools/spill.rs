@@ -5,6 +5,7 @@ use std::collections::HashSet;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Seek, Write};
 use std::path::Path;
+use std::sync::Arc;
 
 use cap_std::ambient_authority;
 use cap_std::fs::Dir;
@@ -145,6 +146,20 @@ impl SpillStore {
         let mut file = self.create(folder, turn, call_id, is_foreign)?;
         file.write(text.as_bytes())?;
         Ok(file.stored())
+    }
+
+    /// Writes the output of a call to its spill file, on a thread that may block. Returns `None` if the disk refuses it.
+    pub async fn save_output(
+        self: &Arc<Self>,
+        text: String,
+        is_foreign: bool,
+        context: &ToolContext,
+    ) -> Option<StoredOutput> {
+        let (spill, turn, call) = (Arc::clone(self), context.turn, context.call_id.clone());
+        let folder = ConversationFolder::of(context);
+        let saved = tokio::task::spawn_blocking(move || spill.save(&folder, turn, &call, &text, is_foreign)).await;
+        let saved = saved.map_err(io::Error::other).flatten();
+        saved.inspect_err(|error| tracing::warn!(%error, "a long output could not be kept whole")).ok()
     }
 }
 

@@ -1,12 +1,14 @@
 //! Fixtures for the tests of this module.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use daoyou_channels::Trust;
 use serde_json::Value;
 use uuid::Uuid;
 
-use super::{PrivateFolders, ToolContext, ToolDeps, ToolExecutor, ToolOutcome, ToolResult, ToolsConfig, build};
+use super::registry::ToolRegistryError;
+use super::{PrivateFolders, Tool, ToolContext, ToolDeps, ToolExecutor, ToolOutcome, ToolResult, ToolsConfig, build};
 use crate::chat::ToolCall;
 
 pub(crate) fn context() -> ToolContext {
@@ -69,6 +71,13 @@ impl ToolFixture {
     /// Returns the same text as [`ToolFixture::rendered`], for a call with this id.
     pub async fn rendered_in_call(&self, id: &str, name: &str, arguments: Value) -> String {
         self.run(name, &arguments, &ToolContext { call_id: id.to_owned(), ..context() }).await.result.render()
+    }
+}
+
+impl ToolExecutor {
+    /// Adds a tool of a test.
+    pub(crate) fn register(&mut self, tool: Arc<dyn Tool>) -> Result<(), ToolRegistryError> {
+        self.registry.register(tool)
     }
 }
 

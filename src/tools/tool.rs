@@ -1,6 +1,6 @@
 //! The `Tool` trait, and the types of a call: its context, its outcome, its effects.
 
-use std::fmt::{Debug, Display};
+use std::fmt::{self, Debug, Display};
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use uuid::Uuid;
 
 use super::agent_scope::AgentScope;
 use super::allow_list::ToolAllowList;
-use super::names::{RARELY_NEEDED, aliases_of};
+use super::names::{ToolOffer, aliases_of, offer_of};
 use super::schema::tool_spec;
 use super::tool_result::{StoredOutput, ToolResult};
 use crate::chat::{ToolCall, ToolSpec};
@@ -31,6 +31,8 @@ use crate::store::{Connection, StoreError};
 pub enum ReplayPolicy {
     /// A second run of the call has no further effect, so the call runs again.
     Idempotent,
+    /// The call runs again after a crash, too. But a second run much later would undo what others have changed since.
+    Overwrites,
     /// The call only returns [`ToolEffect`]s, which are committed together with its result. An interrupted call therefore had no
     /// effect.
     Atomic,
@@ -71,8 +73,14 @@ pub enum ToolEffect {
 }
 
 /// Rows that the commit of a call's result writes.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct RowEffect(pub Arc<dyn WriteRows>);
+
+impl Debug for RowEffect {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("RowEffect")
+    }
+}
 
 impl PartialEq for RowEffect {
     fn eq(&self, other: &Self) -> bool {
@@ -81,13 +89,13 @@ impl PartialEq for RowEffect {
 }
 
 /// The writer of a [`RowEffect`].
-pub trait WriteRows: Debug + Send + Sync {
+pub trait WriteRows: Send + Sync {
     /// Writes the rows. The state that the tool read may have changed in the meantime; the writer must then adapt the rows, or
     /// write nothing. A retried commit calls this method again.
     fn write(&self, connection: &Connection) -> Result<(), StoreError>;
 
-    /// Called after the commit. Wakes the tasks that act on the rows.
-    fn committed(&self);
+    /// Called after the commit. Wakes the tasks that act on the rows, if there are any.
+    fn committed(&self) {}
 }
 
 /// A result, and the effects of the call inside daoyou.
@@ -205,7 +213,8 @@ impl ToolContext {
     }
 }
 
-/// The maximum length of an output that the model sees. A longer output is shortened, and stored whole in a spill file.
+/// The maximum length of a text for the model: of a whole output, or of a page or the diffs in it. An output that exceeds the limit
+/// of its tool is shortened, and stored whole in a spill file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OutputLimit {
     pub chars: usize,
@@ -273,7 +282,7 @@ impl ToolDefinition {
     pub fn of_spec(spec: ToolSpec, replay: ReplayPolicy) -> Self {
         Self {
             aliases: aliases_of(&spec.name),
-            is_offered: !RARELY_NEEDED.iter().any(|(name, _)| *name == spec.name),
+            is_offered: offer_of(&spec.name) == ToolOffer::Always,
             is_own: true,
             replay,
             access: ToolAccess::Changes,

@@ -48,11 +48,11 @@ pub fn truncate_middle_of(
     if let Some((head, tail)) = head_and_tail(front, back, total, limit, room) {
         let kept = TextExtent::of(head).lines + TextExtent::of(tail).lines;
         let chars = total.chars - head.chars().count() - tail.chars().count();
-        return join_around_marker(head, &marker(chars, total.lines.saturating_sub(kept)), tail);
+        return format!("{}\n{tail}", with_marker(head, &marker(chars, total.lines.saturating_sub(kept))));
     }
     for marker in ["[...]", "..."] {
         if let Some((head, tail)) = head_and_tail(front, back, total, limit, marker.len()) {
-            return join_around_marker(head, marker, tail);
+            return format!("{}\n{tail}", with_marker(head, marker));
         }
     }
     prefix(front, limit.chars, limit.lines).to_owned()
@@ -75,20 +75,18 @@ pub fn truncate_end(text: &str, limit: OutputLimit, stored: Option<&str>) -> Str
     };
     if let Some(head) = head(room) {
         let left = TextExtent::of(head);
-        return join_around_marker(head, &marker(total.chars - left.chars, total.lines.saturating_sub(left.lines)), "")
-            .trim_end_matches('\n')
-            .to_owned();
+        return with_marker(head, &marker(total.chars - left.chars, total.lines.saturating_sub(left.lines)));
     }
     match head("...".len()) {
-        Some(head) => join_around_marker(head, "...", "").trim_end_matches('\n').to_owned(),
+        Some(head) => with_marker(head, "..."),
         None => prefix(text, limit.chars, limit.lines).to_owned(),
     }
 }
 
-/// Puts the marker on a line of its own.
-fn join_around_marker(head: &str, marker: &str, tail: &str) -> String {
+/// Puts the marker on a line of its own behind the head.
+fn with_marker(head: &str, marker: &str) -> String {
     let before = if head.is_empty() || head.ends_with('\n') { "" } else { "\n" };
-    format!("{head}{before}{marker}\n{tail}")
+    format!("{head}{before}{marker}")
 }
 
 /// Returns the head and tail around a marker of `marker` characters, including its line breaks. Returns `None` if they get half
@@ -121,7 +119,7 @@ fn prefix(text: &str, chars: usize, lines: usize) -> &str {
 }
 
 /// Returns the longest suffix of `text` within both bounds.
-fn suffix(text: &str, chars: usize, lines: usize) -> &str {
+pub fn suffix(text: &str, chars: usize, lines: usize) -> &str {
     if chars == 0 || lines == 0 {
         return "";
     }

@@ -9,9 +9,9 @@ use proptest::test_runner::{Config, TestRunner};
 use uuid::Uuid;
 
 use super::context::window::{HistorySlice, HistoryWindow, choose, choose_again, read_messages};
-use super::model_call::CallIds;
 use super::orchestrators::Orchestrator;
 use super::progress::{ContextStep, OpenCall, StepBody, TurnProgress, session_messages};
+use super::turn_loop::CallIds;
 use crate::chat::{ChatMessage, ToolCall, ToolSpec};
 use crate::llm::{
     ChatRequest, ChatResponse, DeltaSink, Images, LlmError, ModelChoice, NoDeltas, Provider, check_messages,

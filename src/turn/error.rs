@@ -85,6 +85,9 @@ enum ErrorClass {
     Internal,
 }
 
+/// Chooses the text of an error in the user's language.
+type UserPhrase = fn(&Phrases) -> &'static str;
+
 impl TurnError {
     pub fn new(code: ErrorCode, operation: &'static str) -> Self {
         let (partial, values) = (String::new(), Vec::new());
@@ -130,7 +133,7 @@ impl TurnError {
     /// Returns the text for the user.
     pub fn user_text(&self, phrases: &Phrases) -> String {
         let values: Vec<&str> = self.values.iter().map(String::as_str).collect();
-        let words = fill(self.code.phrase(phrases), &values);
+        let words = fill(self.code.facts().3(phrases), &values);
         let parts = [self.partial.as_str(), &words, self.notice.unwrap_or_default()];
         parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("\n\n")
     }
@@ -149,8 +152,7 @@ impl TurnError {
 
     /// Writes the only log line of a failed turn.
     pub fn log(&self, turn: Uuid, session: &SessionKey) {
-        let (code, operation) = (self.code.as_str(), self.operation);
-        let (class, retryable) = (self.code.class(), self.code.is_retryable());
+        let ((code, class, retryable, _), operation) = (self.code.facts(), self.operation);
         let status = class.http_status();
         let cause = self.cause.as_deref().map(chain).unwrap_or_default();
         macro_rules! line {
@@ -199,68 +201,31 @@ impl From<StoreError> for TurnError {
 impl ErrorCode {
     /// Returns the value of a reply's `error.code`, which never changes.
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Model(kind) => kind.code(),
-            Self::NoModel => "no_model",
-            Self::NoAgent => "no_agent",
-            Self::WorkflowInput => "workflow_input",
-            Self::Workflow => "workflow",
-            Self::EmptyAnswer => "empty_answer",
-            Self::TokenCap => "token_cap",
-            Self::TurnBudget | Self::SessionBudget | Self::DayBudget => "budget",
-            Self::RateLimit => "rate_limit",
-            Self::TurnTimeout => "turn_timeout",
-            Self::Unavailable => "llm_unavailable",
-            Self::Stopped => "stopped",
-            Self::StateCorrupted => "state_corrupted",
-            Self::Poison => "poison",
-            Self::Internal => "internal",
-        }
+        self.facts().0
     }
 
-    fn class(self) -> ErrorClass {
-        use LlmErrorKind as Kind;
+    /// Returns the code's word, its class, whether the same message may succeed soon, and its text for the user.
+    fn facts(self) -> (&'static str, ErrorClass, bool, UserPhrase) {
+        use ErrorClass as Class;
         match self {
-            Self::Model(Kind::BadRequest | Kind::ContextTooLong | Kind::Refused) | Self::WorkflowInput => {
-                ErrorClass::Validation
-            }
-            Self::Model(Kind::Auth | Kind::Quota) => ErrorClass::Auth,
-            Self::Model(Kind::RateLimit)
-            | Self::TokenCap
-            | Self::TurnBudget
-            | Self::SessionBudget
-            | Self::DayBudget
-            | Self::RateLimit => ErrorClass::RateLimit,
-            Self::Model(Kind::Timeout) | Self::TurnTimeout => ErrorClass::Timeout,
-            Self::Model(Kind::Connection | Kind::Server | Kind::Parse)
-            | Self::Unavailable
-            | Self::EmptyAnswer
-            | Self::Workflow => ErrorClass::Upstream,
-            Self::Model(Kind::Cancelled) => ErrorClass::Cancelled,
-            Self::NoModel | Self::NoAgent => ErrorClass::NotFound,
-            Self::Stopped => ErrorClass::Cancelled,
-            Self::StateCorrupted | Self::Poison | Self::Internal => ErrorClass::Internal,
-        }
-    }
-
-    /// Returns true if the same message may succeed soon.
-    fn is_retryable(self) -> bool {
-        match self {
-            Self::Model(kind) => kind.is_retryable(),
-            Self::EmptyAnswer | Self::RateLimit | Self::TurnTimeout | Self::Unavailable => true,
+            Self::Model(kind) => (kind.code(), Class::of_model(kind), kind.is_retryable(), |p| p.model_failed),
+            Self::NoModel => ("no_model", Class::NotFound, false, |p| p.no_model),
+            Self::NoAgent => ("no_agent", Class::NotFound, false, |p| p.no_agent),
+            Self::WorkflowInput => ("workflow_input", Class::Validation, false, |p| p.workflow_input),
+            Self::Workflow => ("workflow", Class::Upstream, false, |p| p.workflow_failed),
+            Self::EmptyAnswer => ("empty_answer", Class::Upstream, true, |p| p.empty_answer),
+            Self::TokenCap => ("token_cap", Class::RateLimit, false, |p| p.token_cap),
+            Self::TurnBudget => ("budget", Class::RateLimit, false, |p| p.turn_budget),
+            Self::SessionBudget => ("budget", Class::RateLimit, false, |p| p.session_budget),
             // A day's budget is available again only at midnight.
-            Self::NoModel
-            | Self::NoAgent
-            | Self::WorkflowInput
-            | Self::Workflow
-            | Self::TokenCap
-            | Self::TurnBudget
-            | Self::SessionBudget
-            | Self::DayBudget
-            | Self::Stopped
-            | Self::StateCorrupted
-            | Self::Poison
-            | Self::Internal => false,
+            Self::DayBudget => ("budget", Class::RateLimit, false, |p| p.day_budget),
+            Self::RateLimit => ("rate_limit", Class::RateLimit, true, |p| p.rate_limit),
+            Self::TurnTimeout => ("turn_timeout", Class::Timeout, true, |p| p.turn_timeout),
+            Self::Unavailable => ("llm_unavailable", Class::Upstream, true, |p| p.unavailable),
+            Self::Stopped => ("stopped", Class::Cancelled, false, |p| p.stopped_mark),
+            Self::StateCorrupted => ("state_corrupted", Class::Internal, false, |p| p.state_corrupted),
+            Self::Poison => ("poison", Class::Internal, false, |p| p.poison),
+            Self::Internal => ("internal", Class::Internal, false, |p| p.internal),
         }
     }
 
@@ -273,31 +238,21 @@ impl ErrorCode {
             _ => "not run: the turn had ended",
         }
     }
-
-    fn phrase(self, phrases: &Phrases) -> &'static str {
-        match self {
-            Self::Model(_) => phrases.model_failed,
-            Self::NoModel => phrases.no_model,
-            Self::NoAgent => phrases.no_agent,
-            Self::WorkflowInput => phrases.workflow_input,
-            Self::Workflow => phrases.workflow_failed,
-            Self::EmptyAnswer => phrases.empty_answer,
-            Self::TokenCap => phrases.token_cap,
-            Self::TurnBudget => phrases.turn_budget,
-            Self::SessionBudget => phrases.session_budget,
-            Self::DayBudget => phrases.day_budget,
-            Self::RateLimit => phrases.rate_limit,
-            Self::TurnTimeout => phrases.turn_timeout,
-            Self::Unavailable => phrases.unavailable,
-            Self::Stopped => phrases.stopped_mark,
-            Self::StateCorrupted => phrases.state_corrupted,
-            Self::Poison => phrases.poison,
-            Self::Internal => phrases.internal,
-        }
-    }
 }
 
 impl ErrorClass {
+    fn of_model(kind: LlmErrorKind) -> Self {
+        use LlmErrorKind as Kind;
+        match kind {
+            Kind::BadRequest | Kind::ContextTooLong | Kind::Refused => Self::Validation,
+            Kind::Auth | Kind::Quota => Self::Auth,
+            Kind::RateLimit => Self::RateLimit,
+            Kind::Timeout => Self::Timeout,
+            Kind::Connection | Kind::Server | Kind::Parse => Self::Upstream,
+            Kind::Cancelled => Self::Cancelled,
+        }
+    }
+
     /// Returns the log level.
     fn level(self) -> Level {
         match self {
@@ -368,11 +323,8 @@ mod tests {
             (Code::StateCorrupted, "state_corrupted", Level::ERROR, 500, false),
             (Code::Internal, "internal", Level::ERROR, 500, false),
         ] {
-            let class = code.class();
-            assert_eq!(
-                (code.as_str(), class.level(), class.http_status(), code.is_retryable()),
-                (word, level, status, retryable)
-            );
+            let (name, class, may_succeed, _) = code.facts();
+            assert_eq!((name, class.level(), class.http_status(), may_succeed), (word, level, status, retryable));
         }
     }
 

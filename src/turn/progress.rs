@@ -1,17 +1,18 @@
-//! The progress of a turn, read from its journal.
+//! The progress of a turn, read from its journal, and what its models used and cost.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use uuid::Uuid;
 
-use super::spending::Spending;
 use crate::chat::{ChatMessage, ImageRef, ToolCall, Usage, repeat_note};
 use crate::guard::Taint;
-use crate::llm::ChatResponse;
+use crate::llm::{ChatResponse, Cost};
 use crate::postprocess::ModelUse;
 use crate::store::turn_steps::{self, TurnStepRow};
-use crate::store::usage::Costs;
+use crate::store::usage::{self, Costs, TokenCounts};
+use crate::store::{Connection, StoreError};
 use crate::text::think;
 use crate::tools::{ToolAllowList, ToolResult};
 
@@ -158,8 +159,6 @@ pub struct TurnProgress {
     pub usage: Usage,
     /// Usage and cost by model.
     pub spending: Spending,
-    /// The costs at the last manual retry, which resets the turn's budget.
-    pub spent_before: Costs,
     /// Active time, over all runs of this turn.
     pub active: Duration,
     /// The tools that `find_tools` has found in the conversation, before or during this turn.
@@ -250,7 +249,6 @@ impl TurnProgress {
                 self.answer = None;
                 self.active = Duration::ZERO;
                 self.usage = Usage::default();
-                self.spent_before = self.spending.costs();
                 self.waiting_since = None;
             }
         }
@@ -365,198 +363,70 @@ impl RepeatedCalls {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+/// Tokens and money of a turn, by model (`PROVIDER/MODEL`).
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Spending(BTreeMap<String, ModelSpending>);
 
-    fn call(id: &str) -> ToolCall {
-        ToolCall { id: id.to_owned(), name: "exec".to_owned(), arguments: "{}".to_owned() }
-    }
+/// Usage and cost of one model.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ModelSpending {
+    pub usage: Usage,
+    /// The cost of the responses whose price was known.
+    pub cost: Option<Cost>,
+}
 
-    fn response(calls: &[&str]) -> StepBody {
-        let tool_calls = calls.iter().map(|id| call(id)).collect();
-        StepBody::Response { response: ChatResponse { tool_calls, ..ChatResponse::default() }, active_ms: 5 }
-    }
-
-    fn result(id: &str) -> StepBody {
-        let result = ToolResult::ok("fine");
-        StepBody::ToolResult { call_id: id.to_owned(), name: "exec".to_owned(), result, active_ms: 9 }
-    }
-
-    fn started(id: &str) -> StepBody {
-        StepBody::ToolStarted { call_id: id.to_owned(), name: "exec".to_owned() }
-    }
-
-    fn rows(bodies: &[StepBody]) -> Vec<TurnStepRow> {
-        let mut before = String::new();
-        (0..)
-            .zip(bodies)
-            .map(|(seq, body)| {
-                let text = serde_json::to_string(body).unwrap();
-                before = turn_steps::chain_hash(&before, &text);
-                TurnStepRow {
-                    seq,
-                    kind: body.kind().to_owned(),
-                    version: turn_steps::VERSION,
-                    body: text,
-                    hash: before.clone(),
-                    at: 0,
-                }
-            })
-            .collect()
-    }
-
-    fn open(progress: &TurnProgress) -> Vec<(&str, bool)> {
-        progress.open_calls.iter().map(|open| (open.call.id.as_str(), open.interrupted)).collect()
-    }
-
-    #[test]
-    fn a_journal_yields_the_open_calls() {
-        type Row<'a> = (&'a [StepBody], &'a [(&'a str, bool)], usize);
-        let table: &[Row<'_>] = &[
-            (&[], &[], 0),
-            (&[response(&["a", "b"])], &[("a", false), ("b", false)], 1),
-            (&[response(&["a", "b"]), started("a")], &[("a", true), ("b", false)], 1),
-            (&[response(&["a", "b"]), started("b"), result("b")], &[("a", false)], 2),
-            (&[response(&["a"]), result("a"), response(&[])], &[], 2),
-        ];
-        for (steps, calls, messages) in table {
-            let progress = TurnProgress::read(&rows(steps)).unwrap();
-            assert_eq!((open(&progress).as_slice(), progress.messages.len()), (*calls, *messages), "{steps:?}");
+impl Spending {
+    /// Counts a response in a turn that `asked` the model `PROVIDER/MODEL`.
+    pub fn count(&mut self, response: &ChatResponse, asked: &str) {
+        let name = if response.answered_by.is_empty() { asked } else { &response.answered_by };
+        // The steps of a workflow belong to no model.
+        if name.is_empty() && response.usage == Usage::default() {
+            return;
         }
-        let done = TurnProgress::read(&rows(&[response(&[])])).unwrap();
-        assert!(done.answer.is_some() && done.active == Duration::from_millis(5));
+        self.add(name, response.usage, response.cost.as_ref());
     }
 
-    fn answered(progress: &TurnProgress) -> String {
-        let ids = progress.messages.iter().filter_map(|message| match message {
-            ChatMessage::Tool { call_id, .. } => Some(call_id.as_str()),
-            _ => None,
-        });
-        ids.collect::<Vec<_>>().join(" ")
-    }
-
-    #[test]
-    fn parallel_results_are_kept_in_the_order_of_their_calls() {
-        for ended in ["a b c", "c b a", "b c a", "c a", "b", ""] {
-            let mut steps = vec![response(&["x"]), result("x"), response(&["a", "b", "c"])];
-            steps.extend(ended.split_whitespace().map(result));
-            let mut progress = TurnProgress::read(&rows(&steps)).unwrap();
-            let expected: Vec<_> = ["a", "b", "c"].into_iter().filter(|id| ended.contains(id)).collect();
-            assert_eq!(answered(&progress), format!("x {}", expected.join(" ")).trim_end(), "{ended}");
-            progress.close_calls("stopped");
-            assert_eq!(answered(&progress), "x a b c", "{ended}");
+    /// Counts usage of the model `PROVIDER/MODEL`.
+    pub fn add(&mut self, model: &str, usage: Usage, cost: Option<&Cost>) {
+        let one = self.0.entry(model.to_owned()).or_default();
+        one.usage += usage;
+        let Some(cost) = cost else { return };
+        match &mut one.cost {
+            Some(sum) if sum.currency == cost.currency => sum.micros = sum.micros.saturating_add(cost.micros),
+            // The currency of the prices changed during the turn, after a restart; amounts in two currencies cannot be added.
+            Some(sum) => tracing::warn!(%sum, %cost, model, "a turn's cost is in two currencies; the first is kept"),
+            none => *none = Some(cost.clone()),
         }
     }
 
-    #[test]
-    fn results_in_any_order_are_kept_in_the_order_of_their_calls() {
-        let unreadable = |at: usize, bodies: &[StepBody]| {
-            let mut steps = rows(bodies);
-            steps[at].version = 99;
-            TurnProgress::read(&steps).unwrap()
-        };
-        let answered = |progress: &TurnProgress| {
-            let id = |message: &ChatMessage| match message {
-                ChatMessage::Tool { call_id, content, .. } if content.contains("unknown") => format!("{call_id}?"),
-                ChatMessage::Tool { call_id, .. } => call_id.clone(),
-                other => other.role().to_owned(),
-            };
-            progress.messages.iter().map(id).collect::<Vec<_>>().join(" ")
-        };
-        let three = [response(&["a", "b", "c"]), result("c"), result("a"), result("x"), result("a"), result("b")];
-        assert_eq!(answered(&TurnProgress::read(&rows(&three)).unwrap()), "assistant a b c");
-
-        let mut lost = unreadable(1, &[response(&["a", "b"]), result("a"), result("b")]);
-        assert_eq!((answered(&lost).as_str(), open(&lost)), ("assistant b", vec![("a", true)]));
-        lost.close_calls("stopped");
-        assert_eq!(answered(&lost), "assistant a? b");
-
-        let gone_on = unreadable(1, &[response(&["a"]), result("a"), response(&["b"]), result("b")]);
-        assert_eq!((answered(&gone_on).as_str(), open(&gone_on)), ("assistant a? assistant b", vec![]));
-        let ended = unreadable(1, &[response(&["a"]), result("a"), response(&[])]);
-        assert_eq!((answered(&ended).as_str(), ended.answer.is_some()), ("assistant a?", true));
+    /// Iterates over the models that answered.
+    pub fn models(&self) -> impl Iterator<Item = (&str, &ModelSpending)> {
+        self.0.iter().map(|(model, spending)| (model.as_str(), spending))
     }
 
-    #[test]
-    fn closing_leaves_a_conversation_where_every_call_is_answered_once() {
-        let mut progress = TurnProgress::read(&rows(&[response(&["a", "b"]), started("a")])).unwrap();
-        progress.close_calls("stopped");
-        let tools: Vec<_> = progress.messages[1..]
-            .iter()
-            .map(|message| match message {
-                ChatMessage::Tool { call_id, content, .. } => (call_id.as_str(), content.contains("unknown")),
-                other => panic!("{other:?}"),
-            })
-            .collect();
-        assert_eq!(tools, [("a", true), ("b", false)]);
-    }
-
-    #[test]
-    fn a_retried_turn_resumes_from_its_finished_steps() {
-        let answer = StepBody::Response { response: ChatResponse::default(), active_ms: 600_000 };
-        let mut steps = rows(&[response(&["a"]), result("a"), answer, StepBody::Waiting { since: 7 }]);
-        assert_eq!(TurnProgress::read(&steps).unwrap().active.as_secs(), 600);
-        let hash = turn_steps::chain_hash(&steps[3].hash, turn_steps::RETRIED);
-        let (kind, body) = ("note".to_owned(), turn_steps::RETRIED.to_owned());
-        steps.push(TurnStepRow { seq: 4, kind, version: turn_steps::VERSION, body, hash, at: 0 });
-        let progress = TurnProgress::read(&steps).unwrap();
-        assert!(progress.answer.is_none() && progress.active.is_zero() && progress.waiting_since.is_none());
-        assert_eq!((answered(&progress).as_str(), progress.messages.len()), ("a", 2));
-    }
-
-    #[test]
-    fn contexts_under_earlier_names_are_read() {
-        let earlier = r#"{"step":"context","system":"","from":1,"to":2,"user":"u","said":"s","model":"a/b",
-            "squeezed":2,"is_tight":true,"forgets":3}"#;
-        let expected = ContextStep {
-            from: 1,
-            to: 2,
-            user: "u".to_owned(),
-            stored_text: Some("s".to_owned()),
-            model: "a/b".to_owned(),
-            compactions: 2,
-            is_context_full: true,
-            forget_count: 3,
-            ..ContextStep::default()
-        };
-        assert_eq!(serde_json::from_str::<StepBody>(earlier).unwrap(), StepBody::Context(expected));
-    }
-
-    #[test]
-    fn a_damaged_journal_is_an_error_and_an_unreadable_result_counts_as_interrupted() {
-        let mut damaged = rows(&[response(&["a"]), result("a")]);
-        damaged[0].body.push(' ');
-        assert!(TurnProgress::read(&damaged).is_err());
-
-        let mut newer = rows(&[response(&["a"]), result("a")]);
-        newer[1].version = 99;
-        assert_eq!(open(&TurnProgress::read(&newer).unwrap()), [("a", true)]);
-        newer[0].version = 99;
-        assert!(TurnProgress::read(&newer).is_err());
-    }
-
-    #[test]
-    fn only_repeated_calls_with_the_same_result_get_a_note() {
-        let mut repeats = RepeatedCalls::default();
-        for (name, arguments, result, expected) in [
-            ("list_dir", "{}", "a", None),
-            ("list_dir", "{}", "a", None),
-            ("list_dir", "{}", "a", Some("3 times")),
-            ("list_dir", "{}", "a", Some("4 times")),
-            ("list_dir", "{}", "b", None),
-            ("list_dir", "{}", "a", None),
-            ("list_dir", "{\"path\":\".\"}", "a", None),
-            ("read_file", "{\"path\":\".\"}", "a", None),
-            ("read_file", "{\"path\":\".\"}", "a", None),
-            ("read_file", "{\"path\":\".\"}", "a", Some("3 times")),
-        ] {
-            let call = ToolCall { id: "x".to_owned(), name: name.to_owned(), arguments: arguments.to_owned() };
-            let note = repeats.note(&call, result);
-            let fits = note
-                .as_deref()
-                .map_or(expected.is_none(), |note| expected.is_some_and(|expected| note.contains(expected)));
-            assert!(fits, "{name} {arguments} {result}: {note:?}");
+    /// Returns the cost of all models by currency.
+    pub fn costs(&self) -> Costs {
+        let mut costs = Costs::new();
+        for cost in self.0.values().filter_map(|spending| spending.cost.as_ref()) {
+            let sum: &mut u64 = costs.entry(cost.currency.clone()).or_default();
+            *sum = sum.saturating_add(cost.micros);
         }
+        costs
     }
 }
+
+impl ModelSpending {
+    /// Writes the spending of the model `PROVIDER/MODEL`. `turn` is the id of the turn, or a new id for a consolidation.
+    ///
+    /// # Errors
+    /// The database cannot be written.
+    pub fn write(&self, connection: &Connection, turn: Uuid, session: &str, model: &str) -> Result<(), StoreError> {
+        let Usage { input_tokens: input, output_tokens: output, cached_tokens: cached, .. } = self.usage;
+        let cost = self.cost.as_ref().map(|cost| (cost.currency.as_str(), cost.micros));
+        usage::add(connection, turn, session, model, TokenCounts { turns: 1, input, output, cached }, cost)
+    }
+}
+
+#[cfg(test)]
+#[path = "progress_tests.rs"]
+mod tests;

@@ -12,14 +12,11 @@ use parking_lot::Mutex;
 use uuid::Uuid;
 
 use super::progress::{INTERRUPTED, OpenCall, StepBody, TurnProgress};
-use super::traits::{ApprovalDecision, TurnLead};
-use super::turn_loop::{ActiveClock, Turn};
+use super::turn_loop::{ActiveClock, ApprovalDecision, Turn, TurnLead};
 use crate::chat::{ChatMessage, ToolCall, without_notes};
-use crate::guard::Taint;
 use crate::postprocess::Question;
 use crate::tools::{
-    PlannedCallState, ReplayPolicy, Restriction, ToolAccess, ToolAllowList, ToolContext, ToolOutcome, ToolResult,
-    is_known_address,
+    PlannedCallState, ReplayPolicy, Restriction, ToolAccess, ToolContext, ToolOutcome, ToolResult, is_known_address,
 };
 
 /// The progress of a turn, shared by its parallel calls.
@@ -38,26 +35,6 @@ struct AwaitedCalls {
 }
 
 impl SharedProgress<'_> {
-    /// Returns the names of the foreign content that the turn has read; see [`Taint`].
-    fn taint(&self) -> Taint {
-        self.progress.lock().taint.clone()
-    }
-
-    /// Returns the tools that the loaded skills of the turn allow.
-    fn allow_lists(&self) -> Arc<[ToolAllowList]> {
-        self.progress.lock().allow_lists.as_slice().into()
-    }
-
-    /// Returns the text that the model wrote together with its last calls.
-    fn aim(&self) -> String {
-        let progress = self.progress.lock();
-        let written = progress.messages.iter().rev().find_map(|message| match message {
-            ChatMessage::Assistant { content, .. } => Some(content.clone()),
-            _ => None,
-        });
-        written.unwrap_or_default()
-    }
-
     fn apply(&self, step: StepBody) {
         self.progress.lock().apply(step);
     }
@@ -133,7 +110,7 @@ impl Turn<'_> {
         });
         let ToolOutcome { result, effects } = outcome;
         let step = StepBody::ToolResult { call_id: id, name, result, active_ms: clock.active_ms() };
-        self.journal.record_result(&step, &effects).await;
+        self.journal.record_with_effects(&step, &effects).await;
         progress.apply(step);
     }
 
@@ -152,15 +129,31 @@ impl Turn<'_> {
         }
     }
 
-    async fn outcome_of(&self, call: &ToolCall, interrupted: bool, progress: &SharedProgress<'_>) -> ToolOutcome {
-        let (taint, allow_lists) = (Arc::new(progress.taint()), progress.allow_lists());
+    /// Returns the context of a call: with what the turn has read from others, the tools that its skills allow, and the text that the
+    /// model wrote together with its last calls.
+    fn context_of(&self, call: &ToolCall, progress: &TurnProgress) -> ToolContext {
+        let aim = progress.messages.iter().rev().find_map(|message| match message {
+            ChatMessage::Assistant { content, .. } => Some(content.clone()),
+            _ => None,
+        });
         let question = match self.lead {
-            TurnLead::Model(_) => Arc::new(Question { aim: progress.aim(), ..(*self.tool_context.question).clone() }),
+            TurnLead::Model(_) => {
+                Arc::new(Question { aim: aim.unwrap_or_default(), ..(*self.tool_context.question).clone() })
+            }
             // A script reads whole results, so nothing is left out of them.
             TurnLead::Script(_) => Arc::default(),
         };
-        let mut context =
-            ToolContext { call_id: call.id.clone(), taint, allow_lists, question, ..self.tool_context.clone() };
+        ToolContext {
+            call_id: call.id.clone(),
+            taint: Arc::new(progress.taint.clone()),
+            allow_lists: progress.allow_lists.as_slice().into(),
+            question,
+            ..self.tool_context.clone()
+        }
+    }
+
+    async fn outcome_of(&self, call: &ToolCall, interrupted: bool, progress: &SharedProgress<'_>) -> ToolOutcome {
+        let mut context = self.context_of(call, &progress.progress.lock());
         // This check comes first: a refused call is neither recorded as started nor answered from the cache.
         if let Some(restriction) = self.restriction(call, &context, progress) {
             match self.approvals.decide(call, &restriction, &context).await {
@@ -179,7 +172,8 @@ impl Turn<'_> {
         }
         if once {
             let step = StepBody::ToolStarted { call_id: call.id.clone(), name: call.name.clone() };
-            self.journal.record_synced(&step).await;
+            // Synced to disk before the tool runs: after a crash, the call counts as interrupted and does not run twice.
+            self.journal.record(&step).await;
             progress.apply(step);
         }
         self.tools.run(call, &context).await

@@ -1,23 +1,145 @@
-//! The turn loop: a function of its inputs that goes from the message to the answer. [`TurnLead`], [`Tools`], [`Journal`] and
-//! [`EventEmitter`] hide transport, tables and user interfaces.
+//! The turn loop: a function of its inputs that goes from the message to the answer. Its traits ([`Model`], [`Script`], [`Tools`],
+//! [`Journal`]) and [`EventEmitter`] hide transport, tables and user interfaces.
 
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use async_trait::async_trait;
+use daoyou_channels::SessionKey;
+use parking_lot::Mutex;
 use uuid::Uuid;
 
-use super::context::images::{ImageLoader, LoadedImages};
+use super::context::compaction;
+use super::context::images::{ImageLoader, LoadedImages, images_of, with_images_of_results};
 use super::error::{ErrorCode, TurnError};
 use super::event_emitter::EventEmitter;
 use super::flight_recorder::FlightSlot;
 use super::progress::{StepBody, TurnProgress};
-use super::traits::{Approvals, Journal, Tools, TurnLead, TurnScope};
-use crate::chat::ChatMessage;
-use crate::llm::{ChatResponse, Cost, SerializedText};
+use crate::chat::{ChatMessage, ToolCall, ToolSpec};
+use crate::llm::{ChatRequest, ChatResponse, Delta, DeltaSink, Images, SerializedText, numbered_name, repair_messages};
+use crate::metrics::TurnMeter;
 use crate::origin::TurnOrigin;
-use crate::phrases::fill;
+use crate::phrases::{Phrases, fill};
 use crate::store::inbox::InboxRow;
 use crate::text::think;
-use crate::tools::ToolContext;
+use crate::tools::{ReplayPolicy, Restriction, ToolAccess, ToolContext, ToolEffect, ToolOutcome};
+
+/// The turn that a call belongs to, with its limits and its meter.
+#[derive(Clone, Copy)]
+pub struct TurnScope<'a> {
+    pub session: &'a SessionKey,
+    pub turn: Uuid,
+    /// The end of the turn's time.
+    pub deadline: tokio::time::Instant,
+    pub meter: &'a TurnMeter<'a>,
+    pub phrases: &'static Phrases,
+}
+
+/// The model that answers a turn.
+#[async_trait]
+pub trait Model: Send + Sync {
+    /// Returns the model's name within its provider.
+    fn name(&self) -> String;
+
+    /// Returns true if a model that may answer takes images.
+    async fn takes_images(&self) -> bool;
+
+    /// Asks the model; passes the answer to `sink` while it arrives. The response contains its usage, its cost and the model that
+    /// answered.
+    ///
+    /// # Errors
+    /// No model answered, or a limit forbids to ask.
+    async fn chat(&self, request: ChatRequest, sink: &dyn DeltaSink) -> Result<ChatResponse, TurnError>;
+}
+
+/// Decides the next step of a turn from its progress alone, instead of a model.
+pub trait Script: Send + Sync {
+    /// Returns the next response: the calls to make, or the answer. The same progress always yields the same response.
+    ///
+    /// # Errors
+    /// The turn cannot go on.
+    fn next(&self, progress: &TurnProgress) -> Result<ChatResponse, TurnError>;
+}
+
+/// The source of a turn's responses.
+#[derive(Clone, Copy)]
+pub enum TurnLead<'a> {
+    Model(&'a dyn Model),
+    Script(&'a dyn Script),
+}
+
+/// The tools that a turn may use.
+#[async_trait]
+pub trait Tools: Send + Sync {
+    /// Returns the definitions of the tools that the model is offered, including the `found` ones.
+    fn specs(&self, found: &BTreeSet<String>) -> Arc<[ToolSpec]>;
+
+    /// Returns the tool's own name for `name`, which may be an alias.
+    fn canonical_name(&self, name: &str) -> Option<String>;
+
+    /// Gives a call the tool's own name, so that readers of the journal need not know the aliases, and the arguments that the alias
+    /// stands for.
+    fn use_own_name(&self, call: &mut ToolCall);
+
+    /// Returns the access of a tool; `None` for an unknown one.
+    fn access_of(&self, name: &str) -> Option<ToolAccess>;
+
+    /// Returns whether an interrupted call may run again; `None` for an unknown tool.
+    fn replay_of(&self, call: &ToolCall) -> Option<ReplayPolicy>;
+
+    /// Returns the reason why this turn may not make the call, if there is one.
+    fn refusal(&self, call: &ToolCall, context: &ToolContext) -> Option<String>;
+
+    /// Returns the restriction that the owner may have to approve before the call runs, if there is one.
+    fn restriction(&self, call: &ToolCall, context: &ToolContext) -> Option<Restriction>;
+
+    /// Returns the most calls that run in parallel.
+    fn parallelism(&self) -> NonZeroUsize;
+
+    /// Runs a call. It yields exactly one outcome: a failure is an outcome as well.
+    async fn run(&self, call: &ToolCall, context: &ToolContext) -> ToolOutcome;
+}
+
+/// Decides whether restricted calls of a turn run, and asks the owner.
+#[async_trait]
+pub trait Approvals: Send + Sync {
+    /// Decides about a call; the same call gets the same decision until the owner answers.
+    async fn decide(&self, call: &ToolCall, restriction: &Restriction, context: &ToolContext) -> ApprovalDecision;
+}
+
+/// The decision about a restricted call.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ApprovalDecision {
+    /// The call runs within the rights of the turn.
+    Allowed,
+    /// The owner has approved it.
+    Approved,
+    /// The call does not run; the text is the reason for the model.
+    Refused(String),
+    /// The owner was asked; the call has no result yet.
+    Asked(Box<ToolOutcome>),
+}
+
+/// Stores the steps of a turn, except the context, before it returns; a store that cannot accept a step holds the turn.
+#[async_trait]
+pub trait Journal: Send + Sync {
+    /// Records a step without effects. The start of a tool ([`StepBody::ToolStarted`]) is synced to disk before this returns. Other
+    /// steps are in the store's write-ahead log then: they survive the death of the process, and reach the disk with the next synced
+    /// commit. The context is stored with the next step, since a restart composes the same one again.
+    async fn record(&self, step: &StepBody) {
+        self.record_with_effects(step, &[]).await;
+    }
+
+    /// Records a step together with the effects of its tool inside daoyou. A step with stored effects is synced to disk before this
+    /// returns; any other step is recorded as by [`Journal::record`].
+    async fn record_with_effects(&self, step: &StepBody, effects: &[ToolEffect]);
+
+    /// Records the effects inside daoyou of a call that has no result yet.
+    async fn record_begun(&self, effects: &[ToolEffect]);
+}
 
 /// Limits of a turn.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -26,8 +148,6 @@ pub struct TurnLimits {
     pub iterations: u32,
     /// The most tokens of all responses together.
     pub tokens: u64,
-    /// The highest cost of all responses together, in the currency of the prices; `None` is no limit.
-    pub cost: Option<f64>,
     /// The longest active time, over all runs.
     pub time: Duration,
 }
@@ -45,7 +165,6 @@ impl TurnLimits {
             Some(own) => Self {
                 iterations: self.iterations.min(own.iterations),
                 tokens: self.tokens.min(own.tokens),
-                cost: self.cost,
                 time: self.time.min(Duration::from_millis(own.timeout_ms)),
             },
         }
@@ -116,9 +235,6 @@ impl Turn<'_> {
             if used >= self.limits.tokens {
                 return Some(Err(TurnError::new(ErrorCode::TokenCap, "turn").with([used.to_string()])));
             }
-            if let Some(error) = self.cost_reached(progress) {
-                return Some(Err(error));
-            }
             match cancel.run_until_cancelled(self.ask(progress)).await? {
                 Ok(response) => {
                     let step = StepBody::Response { response, active_ms: clock.active_ms() };
@@ -128,17 +244,6 @@ impl Turn<'_> {
                 Err(error) => return Some(Err(error)),
             }
         }
-    }
-
-    /// Returns the error of a turn that has used up `agent.budget.turn_cost`.
-    fn cost_reached(&self, progress: &TurnProgress) -> Option<TurnError> {
-        let limit = self.limits.cost?;
-        let before = |currency: &str| progress.spent_before.get(currency).copied().unwrap_or(0);
-        let costs = progress.spending.costs().into_iter();
-        let mut costs = costs.map(|(currency, micros)| (micros.saturating_sub(before(&currency)), currency));
-        let (micros, currency) = costs.find(|(micros, _)| *micros as f64 / 1e6 >= limit)?;
-        let amounts = [micros, (limit * 1e6).round() as u64].map(|micros| Cost { micros, currency: currency.clone() });
-        Some(TurnError::new(ErrorCode::TurnBudget, "turn").with(amounts.map(|amount| amount.to_string())))
     }
 
     fn answer(&self, response: &ChatResponse, progress: &TurnProgress) -> Result<String, TurnError> {
@@ -176,6 +281,78 @@ impl Turn<'_> {
         }
         Ok(reply)
     }
+
+    fn ask_script(&self, script: &dyn Script, progress: &TurnProgress) -> Result<ChatResponse, TurnError> {
+        let mut response = script.next(progress)?;
+        CallIds::after(&[&self.conversation[..], &progress.messages[..]].concat()).settle(&mut response.tool_calls);
+        response.tool_calls.iter_mut().for_each(|call| self.tools.use_own_name(call));
+        if response.tool_calls.is_empty() {
+            self.events.delta(Delta::Text(&response.text));
+        }
+        self.events.end_response();
+        Ok(response)
+    }
+
+    /// Returns the next response. The last allowed model call offers no tools.
+    async fn ask(&self, progress: &TurnProgress) -> Result<ChatResponse, TurnError> {
+        let model = match self.lead {
+            TurnLead::Model(model) => model,
+            TurnLead::Script(script) => return self.ask_script(script, progress),
+        };
+        let last_call = progress.tool_rounds >= self.limits.iterations;
+        let tools: Arc<[ToolSpec]> = if last_call { Arc::default() } else { self.tools.specs(&progress.found_tools) };
+        let mut messages = self.conversation.clone();
+        messages.extend(compaction::messages_to_send(progress));
+        if let Some(flaw) = repair_messages(&mut messages) {
+            let ToolContext { turn, session, .. } = &self.tool_context;
+            tracing::warn!(%turn, %session, %flaw, "the conversation was invalid for model services and was repaired");
+        }
+        let images = self.images(model, &messages).await;
+        if !images.is_empty() {
+            messages = with_images_of_results(messages);
+        }
+        let request = ChatRequest {
+            model: model.name(),
+            system: self.system.clone(),
+            images,
+            messages,
+            tools,
+            temperature: self.temperature,
+            max_tokens: self.max_tokens,
+        };
+        let sink = ResponseSink {
+            flight: self.flight,
+            events: self.events,
+            has_come: AtomicBool::new(false),
+            ids: CallIds::after(&request.messages),
+        };
+        self.flight.mark_waiting();
+        let response = model.chat(request, &sink).await;
+        self.flight.mark_working();
+        if let Some(answer) = response.as_ref().ok().and_then(|response| think::after_unopened_block(&response.text)) {
+            // Listeners have seen the thinking as text.
+            self.events.delta(Delta::Restart);
+            self.events.delta(Delta::Text(answer));
+        }
+        self.events.end_response();
+        let mut response = response?;
+        if last_call {
+            response.tool_calls.clear();
+        }
+        sink.ids.settle(&mut response.tool_calls);
+        response.tool_calls.iter_mut().for_each(|call| self.tools.use_own_name(call));
+        self.events.used(response.usage);
+        Ok(response)
+    }
+
+    /// Returns the images that the messages name; none if no model that may answer accepts images.
+    async fn images(&self, model: &dyn Model, messages: &[ChatMessage]) -> Images {
+        let has_images = messages.iter().any(|message| !images_of(message).is_empty());
+        if !has_images || !model.takes_images().await {
+            return Images::default();
+        }
+        self.image_loader.load(messages, &self.images).await
+    }
 }
 
 /// Active time of the turn, over all its runs.
@@ -187,6 +364,86 @@ pub(super) struct ActiveClock {
 impl ActiveClock {
     pub(super) fn active_ms(&self) -> u64 {
         u64::try_from((self.before + self.began.elapsed()).as_millis()).unwrap_or(u64::MAX)
+    }
+}
+
+/// A sink that records the end of the wait for the model: from the first delta on, this process works.
+struct ResponseSink<'a> {
+    flight: &'a FlightSlot<'a>,
+    events: &'a EventEmitter,
+    has_come: AtomicBool,
+    ids: CallIds,
+}
+
+impl DeltaSink for ResponseSink<'_> {
+    fn delta(&self, delta: Delta<'_>) {
+        if delta == Delta::Restart {
+            self.has_come.store(false, Ordering::Relaxed);
+            self.flight.mark_waiting();
+            self.ids.restart();
+        } else if !self.has_come.swap(true, Ordering::Relaxed) {
+            self.flight.mark_working();
+        }
+        match delta {
+            Delta::ToolCall { id, name } => self.events.delta(Delta::ToolCall { id: &self.ids.show(id), name }),
+            other => self.events.delta(other),
+        }
+    }
+}
+
+/// Assigns unique ids to tool calls. Some services restart their call ids with each response, and others reject a conversation that
+/// contains an id twice. A call keeps the id under which listeners saw it while its arguments were still arriving.
+pub(super) struct CallIds {
+    /// The ids of the earlier responses.
+    before: HashSet<String>,
+    now: Mutex<ResponseIds>,
+}
+
+/// Ids of the current response.
+#[derive(Default)]
+struct ResponseIds {
+    taken: HashSet<String>,
+    /// Our ids of the calls that listeners have seen, by the service's ids.
+    shown: HashMap<String, String>,
+}
+
+impl CallIds {
+    /// Prepares the ids for the response to `messages`.
+    pub(super) fn after(messages: &[ChatMessage]) -> Self {
+        // A call whose result was lost still occupies its id.
+        let ids = |message: &ChatMessage| match message {
+            ChatMessage::Tool { call_id, .. } => vec![call_id.clone()],
+            ChatMessage::Assistant { tool_calls, .. } => tool_calls.iter().map(|call| call.id.clone()).collect(),
+            ChatMessage::User { .. } => Vec::new(),
+        };
+        Self { before: messages.iter().flat_map(ids).collect(), now: Mutex::default() }
+    }
+
+    /// Returns our id for a call whose text has begun to arrive.
+    pub(super) fn show(&self, sent: &str) -> String {
+        let mut now = self.now.lock();
+        let id = self.take(&mut now, sent);
+        now.shown.insert(sent.to_owned(), id.clone());
+        id
+    }
+
+    /// Clears the ids of a response that restarts.
+    pub(super) fn restart(&self) {
+        *self.now.lock() = ResponseIds::default();
+    }
+
+    /// Assigns the final ids to the calls of a complete response.
+    pub(super) fn settle(&self, calls: &mut [ToolCall]) {
+        let mut now = self.now.lock();
+        for call in calls {
+            let shown = now.shown.remove(&call.id);
+            call.id = shown.unwrap_or_else(|| self.take(&mut now, &call.id));
+        }
+    }
+
+    fn take(&self, now: &mut ResponseIds, sent: &str) -> String {
+        let wanted = if sent.is_empty() { "call" } else { sent };
+        numbered_name(wanted, |id| self.before.contains(id) || !now.taken.insert(id.to_owned()))
     }
 }
 

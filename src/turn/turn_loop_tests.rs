@@ -18,7 +18,6 @@ use crate::text::Language;
 use crate::tools::testing::context;
 use crate::tools::{ReplayPolicy, Restriction, ToolAccess, ToolEffect, ToolOutcome, ToolResult};
 use crate::turn::flight_recorder::FlightRecorder;
-use crate::turn::traits::{ApprovalDecision, Approvals, Model};
 
 type Response = Result<ChatResponse, TurnError>;
 
@@ -122,16 +121,8 @@ struct ScriptedJournal(Mutex<Vec<&'static str>>);
 
 #[async_trait]
 impl Journal for ScriptedJournal {
-    async fn record(&self, step: &StepBody) {
+    async fn record_with_effects(&self, step: &StepBody, _: &[ToolEffect]) {
         self.0.lock().unwrap().push(step.kind());
-    }
-
-    async fn record_synced(&self, step: &StepBody) {
-        self.record(step).await;
-    }
-
-    async fn record_result(&self, step: &StepBody, _: &[ToolEffect]) {
-        self.record(step).await;
     }
 
     async fn record_begun(&self, _: &[ToolEffect]) {
@@ -185,7 +176,7 @@ async fn run(script: Vec<Response>, mut progress: TurnProgress) -> Ran {
         images: LoadedImages::default(),
         temperature: None,
         max_tokens: None,
-        limits: TurnLimits { iterations: 2, tokens: 30, cost: None, time: Duration::from_secs(60) },
+        limits: TurnLimits { iterations: 2, tokens: 30, time: Duration::from_secs(60) },
         journal: &journal,
         approvals: &ScriptedApprovals,
         events: &events,
@@ -278,4 +269,29 @@ async fn a_turn_goes_on_from_its_progress_and_ends_at_its_limits() {
     assert!(format!("{:?}", resumed.progress.messages).contains("whether it took effect is unknown"));
     let again = run(Vec::new(), resumed.progress).await;
     assert_eq!((again.end.as_str(), again.steps.len(), again.asked.len()), ("ok", 0, 0));
+}
+
+fn ids(sent: [&str; 4], settle: impl FnOnce(&mut [ToolCall])) -> [String; 4] {
+    let mut calls = sent.map(|id| ToolCall { id: id.to_owned(), name: "x".to_owned(), arguments: String::new() });
+    settle(&mut calls);
+    calls.map(|call| call.id)
+}
+
+#[test]
+fn each_id_means_one_call() {
+    let before = [ChatMessage::Tool {
+        call_id: "a".to_owned(),
+        name: "x".to_owned(),
+        content: String::new(),
+        images: Vec::new(),
+    }];
+    let expected = ["a_2", "b", "b_2", "call"];
+    let fresh = CallIds::after(&before);
+    assert_eq!(ids(["a", "b", "b", ""], |calls| fresh.settle(calls)), expected);
+    // Shown in another order than in the response, and after a discarded attempt.
+    let shown = CallIds::after(&before);
+    assert_eq!((shown.show("b"), shown.show("a")), ("b".to_owned(), "a_2".to_owned()));
+    shown.restart();
+    assert_eq!((shown.show("b"), shown.show("a")), ("b".to_owned(), "a_2".to_owned()));
+    assert_eq!(ids(["a", "b", "b", ""], |calls| shown.settle(calls)), expected);
 }

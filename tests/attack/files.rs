@@ -310,9 +310,12 @@ async fn spilled_outputs_are_readable_only_by_their_conversation() {
         ("write_file", json!({"path": other, "content": "changed"})),
         ("edit_file", json!({"path": other, "old_text": "theirs 1\n", "new_text": "x"})),
         ("message", json!({"content": "here", "attachments": [other]})),
-        ("exec", json!({"command": format!("cat {other} {owners} memory/MEMORY.md link.txt | head -c 100")})),
     ];
-    for (call, result) in closed.iter().zip(harness.calls("known", "a", &closed).await) {
+    // A command that names `.daoyou` taints its conversation, so it has one of its own.
+    let command = ("exec", json!({"command": format!("cat {other} {owners} memory/MEMORY.md link.txt | head -c 100")}));
+    let results =
+        [harness.calls("known", "a", &closed).await, harness.calls("known", "c", std::slice::from_ref(&command)).await];
+    for (call, result) in closed.iter().chain([&command]).zip(results.concat()) {
         let is_refused =
             ["off limits", "no such file", "No such file", "Exit code"].iter().any(|word| result.contains(word));
         assert!(is_refused, "{call:?}: {result}");

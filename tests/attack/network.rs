@@ -149,7 +149,7 @@ async fn wrong_credentials_are_refused_before_the_body_is_read() {
 /// Returns for each case a description, the head, and the text of the refusal. `host` is the value of `Host`.
 fn ambiguous_heads(host: &str) -> Vec<(&'static str, String, &'static str)> {
     let line = |fields: &str| {
-        format!("POST /webhook/in HTTP/1.1\r\n{host}\r\nAuthorization: Bearer a-bearer-secret\r\n{fields}\r\n")
+        format!("POST /webhook/in HTTP/1.1\r\n{host}\r\nAuthorization: Bearer the-bearer-secret\r\n{fields}\r\n")
     };
     vec![
         (
@@ -213,7 +213,7 @@ async fn ambiguous_request_heads_are_refused() {
     let gateway = Gateway::start(Setup::new().hook(Hook::bearer("in"))).await;
     let host = format!("Host: {}", gateway.address());
     let smuggled = format!(
-        "POST /webhook/in HTTP/1.1\r\n{host}\r\nAuthorization: Bearer a-bearer-secret\r\nContent-Length: 18\r\n\r\n\
+        "POST /webhook/in HTTP/1.1\r\n{host}\r\nAuthorization: Bearer the-bearer-secret\r\nContent-Length: 18\r\n\r\n\
         {{\"content\":\"evil\"}}"
     );
     for (name, head, words) in ambiguous_heads(&host) {
@@ -247,7 +247,7 @@ async fn post_raw(gateway: &Gateway, hook: &str, body: &str) -> (u16, String) {
             let signature = signing::sign(&signing::secret(b"a signing key of 24 byte"), "m", now, body.as_bytes());
             request.header("webhook-id", "m").header("webhook-timestamp", now).header("webhook-signature", signature)
         }
-        _ => request.bearer_auth("a-bearer-secret"),
+        _ => request.bearer_auth("the-bearer-secret"),
     };
     let answered = Gateway::try_send(request.body(body.to_owned())).await.unwrap();
     (answered.status, answered.body["error"]["message"].as_str().unwrap_or_default().to_owned())

@@ -379,7 +379,8 @@ async fn the_memory_is_hidden_from_commands_of_others() {
         return;
     }
     for user in users() {
-        let harness = Harness::start(|setup| as_user(setup, user)).await;
+        // What the owner reads in `memory/` by a command taints the chat; the later commands there would wait for approval.
+        let harness = Harness::start(|setup| as_user(setup, user).set("approval.tools.exec", "never")).await;
         let memory = harness.gateway.workspace().join("memory");
         until("MEMORY.md", async || memory.join("MEMORY.md").exists().then_some(())).await;
         assert_eq!(harness.own("echo 'the PIN is 4711' > memory/pin && cat memory/pin").await, "the PIN is 4711\n");

@@ -110,7 +110,7 @@ async fn untrusted_content_changes_nothing_through_any_hook() {
     let before = workspace_files(&gateway);
 
     let charge = json!({"id": "evt_1", "type": "charge.failed", "data": {"object": {"description": INJECTED}}});
-    let by_bearer = |body: Value| (vec![("authorization", "Bearer a-bearer-secret".to_owned())], body.to_string());
+    let by_bearer = |body: Value| (vec![("authorization", "Bearer the-bearer-secret".to_owned())], body.to_string());
     let native = json!({"content": INJECTED, "sender": "eve"});
     let mut replies = vec![
         deliver(&gateway, "github", "github", issue("opened", "eve", "eve", INJECTED)).await,
@@ -159,7 +159,7 @@ async fn only_senders_in_trusted_from_are_obeyed() {
     let setup = Setup::new()
         .refusing_strangers()
         .model(&model)
-        .hook(Hook::service("github", "github").trusting(&["Ann"]))
+        .hook(Hook::service("github", "github").trusting(&["ann"]))
         .hook(Hook::service("slack", "slack").trusting(&["T1/U1"]))
         .hook(Hook::bearer("named").trusting(&["ann"]))
         .hook(Hook::standard("everybody"))

@@ -165,3 +165,21 @@ async fn old_mail_is_ignored_unless_backlog_is_set() {
         servers.dovecot.wait_seen(ASSISTANT, "INBOX", answered.len()).await;
     }
 }
+
+/// A mailbox that does not exist stops only itself, and the channel's state names it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_missing_mailbox_does_not_stop_the_others() {
+    let more = |setup: crate::support::Setup| setup.mail("mailbox", vec!["Projects", "INBOX"]);
+    let Some(mut servers) = ScriptedServers::stopped(more).await else { return };
+    servers.gateway.spawn();
+    servers.gateway.wait_alive().await;
+    wait_watching(&servers.gateway.database(), 1).await;
+    servers.receive(&Draft::new(ADA, "one", "into the inbox"));
+    assert_eq!(servers.sent(1).await[0].mail.subject(), "Re: one");
+    let channels = servers.gateway.json(&["channels", "list"]).await;
+    let email = channels.as_array().unwrap().iter().find(|row| row["name"] == "email").unwrap();
+    assert_eq!(email["state"], "failed");
+    let error = email["error"].as_str().unwrap();
+    assert!(error.contains("Projects: the mailbox cannot be opened"), "{error}");
+    servers.check();
+}

@@ -7,6 +7,7 @@ mod jobs;
 mod loops;
 mod outages;
 mod reading;
+mod recipients;
 mod sending;
 mod server_checks;
 pub mod servers;

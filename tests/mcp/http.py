@@ -5,9 +5,12 @@ methods with a result, and one knows only the newest protocol. Their tool tells 
 
 import base64
 import json
+import sys
+import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 USES = {}
+GONE = sys.argv[1] if len(sys.argv) > 1 else "/dev/null"
 OPEN = {"/empty": [], "/null": [], "/newest": []}
 
 
@@ -39,6 +42,8 @@ class Handler(BaseHTTPRequestHandler):
         if self.path == "/moved":
             return self.reply(307, headers=[("Location", "/mcp")])
         message = json.loads(body)
+        if self.path in ("/flood", "/drip"):
+            return self.stream_without_end()
         if self.path in OPEN:
             return self.reply_openly(message)
         token = (self.headers.get("Authorization") or "").removeprefix("Bearer ")
@@ -81,6 +86,23 @@ class Handler(BaseHTTPRequestHandler):
         else:
             result = {} if self.path == "/empty" else None
         self.reply(200, {"jsonrpc": "2.0", "id": message["id"], "result": result})
+
+    def stream_without_end(self):
+        """Sends messages until the client is gone: many at once, or one now and then."""
+        self.send_response(200)
+        self.send_header("Content-Type", "text/event-stream")
+        self.end_headers()
+        note = json.dumps({"jsonrpc": "2.0", "method": "notifications/message", "params": {"level": "info", "data": "x"}})
+        event = f"data: {note}\n\n".encode()
+        try:
+            while True:
+                self.wfile.write(event * (1000 if self.path == "/flood" else 1))
+                if self.path == "/drip":
+                    time.sleep(0.05)
+        except OSError:
+            with open(GONE, "a") as file:
+                file.write(self.path + "\n")
+        self.close_connection = True
 
     def log_message(self, *arguments):
         pass

@@ -68,7 +68,7 @@ def call(id, params):
     note("calls.txt", f"{name} {given}")
     if MODE == "dies-during-call":
         os._exit(7)
-    if MODE == "hangs-in-call":
+    if MODE == "hangs-in-call" or MODE == "hangs-once" and given == "one":
         time.sleep(1000)
     if MODE == "bad-utf8":
         return send_raw(b'{"jsonrpc":"2.0","id":%d,"result":{"content":[{"type":"text","text":"a\xff\xfeb"}]}}' % id)
@@ -176,6 +176,9 @@ def main():
     if MODE == "flood":
         while True:
             send_raw(b"x" * 1000)
+    if MODE == "flood-of-messages":
+        while True:
+            send({"method": "notifications/tools/list_changed"})
     if MODE == "tells-in-list":
         send_raw(b"my login is " + secret().encode())
     if MODE == "noise":

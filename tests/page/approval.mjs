@@ -31,4 +31,31 @@ await story(async ({ page }) => {
   await page.locator(".card.question").getByRole("button", { name: "Blue" }).click();
   await waitText(page, "The door is painted.");
   await page.locator(".asked", { hasText: "Blue" }).waitFor();
+
+  // Of two questions, only the first takes an answer; options may be numbers, and a click means the option and not its place.
+  await say(page, "ask twice");
+  const [first, second] = [page.locator(".card.question").first(), page.locator(".card.question", { hasText: "Sure?" })];
+  await second.getByText("Answer the question before this one first.").waitFor();
+  assert.ok(await second.getByRole("button", { name: "Yes" }).isDisabled());
+  await first.getByRole("button", { name: "2" }).click();
+  await page.locator(".asked", { hasText: "How many doors?" }).locator(".user-text", { hasText: /^2$/ }).waitFor();
+  await second.getByRole("button", { name: "Yes" }).click();
+  await waitText(page, "Both are answered.");
+
+  // Nothing of a command is out of sight, neither in the card nor in the row.
+  await say(page, "hide it");
+  const shown = "echo safe[U+00A0×3000]; id > evil\\u{202e}";
+  await card.locator("pre").waitFor();
+  assert.equal(await card.locator("pre").innerText(), `{"command":"${shown}"}`);
+  assert.equal(await page.locator(".tool-summary").last().innerText(), shown);
+  await card.getByRole("button", { name: "Deny" }).click();
+  await waitText(page, "It is settled.");
+
+  // A conversation that waits for an answer is deleted at once, and the answer that nobody gave changes nothing later.
+  await say(page, "ask me");
+  await page.locator(".card.question", { hasText: "Which colour" }).waitFor();
+  await page.getByRole("button", { name: "Session menu" }).click();
+  await page.getByRole("menuitem", { name: "Delete" }).click();
+  await page.getByRole("dialog").getByRole("button", { name: "Delete" }).click();
+  await page.getByText("Ask something").waitFor();
 });

@@ -80,13 +80,14 @@ await story(async ({ page }) => {
     const row = (model) => csv([{ day: "2026-01-01", models: [{ model }] }]).split("\n")[1];
     return {
       entities: entities("&amp; &#x41; &toString; &valueOf;"),
-      arguments: argumentsText({ path: "a\u202etxt\u200b.exe" }),
+      arguments: argumentsText({ path: "a\u202etxt\u200b.exe", command: `a${"\u2800".repeat(21)}b\u115f\u00a0中\u3000文 c` }),
       rows: ["=1", "a\rb"].map(row),
       notes: [note, `${note} Pay it.`].map(turnOf).map(({ job, users }) => [job?.id ?? null, users.length]),
     };
   });
   assert.equal(shown.entities, "& A &toString; &valueOf;");
   assert.ok(shown.arguments.includes("a\\u{202e}txt\\u{200b}.exe"), shown.arguments);
+  assert.ok(shown.arguments.includes("a[U+2800×21]b\\u{115f}\\u{a0}中\u3000文 c"), shown.arguments);
   assert.deepEqual(shown.notes, [
     ["a1", 0],
     [null, 1],

@@ -1,6 +1,6 @@
 // Files by button, by paste and by drag; a picture is shown, and a file that cannot be read by a browser is offered.
 
-import { assert, login, say, story, waitText } from "./support.mjs";
+import { assert, login, say, story, until, waitText } from "./support.mjs";
 
 /** A picture of one pixel. */
 const PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
@@ -76,6 +76,46 @@ const upload = async ({ page }) => {
   await page.locator(".turn").last().locator(".user img.thumbnail").waitFor();
   assert.equal(await page.locator(".composer .file-chip").count(), 0);
 
+  // A message with a file can be asked again. While that fails, the answer stays.
+  const last = page.locator(".turn").last();
+  const point = () => last.locator(".turn-facts").getAttribute("href");
+  const [old, count] = [await point(), await page.locator(".turn").count()];
+  const retry = async () => {
+    await last.hover();
+    await last.getByRole("button", { name: "Retry" }).click();
+  };
+  await page.route("**/api/chat", (route) => route.fulfill({ status: 422, json: { error: { code: "invalid", message: "refused" } } }));
+  await retry();
+  await page.locator(".send-failed").getByRole("button", { name: "Edit" }).click();
+  await page.locator(".composer .file-chip.ready", { hasText: "kept.png" }).waitFor();
+  await page.reload();
+  await waitText(page, "echo: with a picture");
+  await page.locator(".composer .file-chip").first().waitFor();
+  assert.equal(await page.locator(".composer .file-chip").count(), 1, "one file is one chip");
+  await page.getByRole("button", { name: "Remove kept.png" }).click();
+  await page.locator("#composer").fill("");
+  await page.unroute("**/api/chat");
+  await retry();
+  await until(page, "another turn", (href) => [...document.querySelectorAll(".turn-facts")].at(-1)?.getAttribute("href") !== href, old);
+  await last.locator(".user img.thumbnail").waitFor();
+  await waitText(page, "echo: with a picture");
+  await until(page, "the old turn to go", (expected) => document.querySelectorAll(".turn").length === expected, count);
+
+  // A message that the gateway took, although its answer was lost, is sent once.
+  const stalled = async (route) => void (await route.fetch());
+  await page.route("**/api/chat", stalled);
+  const taken = page.waitForRequest("**/api/chat");
+  await say(page, "count me once");
+  await taken;
+  await waitText(page, "echo: count me once");
+  await page.reload();
+  await until(page, "the draft", () => document.querySelector("#composer")?.value === "count me once");
+  await page.unroute("**/api/chat", stalled);
+  await page.locator(".send").click();
+  await until(page, "the sending", () => document.querySelector("#composer").value === "" && !document.querySelector(".user.sending"));
+  await waitText(page, "echo: count me once");
+  assert.equal(await page.locator(".user-text", { hasText: "count me once" }).count(), 1);
+
   // Files beyond the limit of a message are named, not dropped in silence.
   const part = (number) => ({ name: `part-${number}.txt`, mimeType: "text/plain", buffer: Buffer.from("x") });
   await page.locator(".composer input[type=file]").setInputFiles(Array.from({ length: 12 }, (_, number) => part(number)));
@@ -84,6 +124,31 @@ const upload = async ({ page }) => {
   await page.locator(".composer .file-chip.ready").nth(9).waitFor();
   await page.getByRole("button", { name: "Remove part-0.txt" }).click();
   await notice.waitFor({ state: "detached" });
+
+  // Files are uploaded one after another, and again while the gateway has no memory for them.
+  const uploads = { open: 0, most: 0, refused: false };
+  await page.route("**/api/files?*", async (route) => {
+    uploads.most = Math.max(uploads.most, ++uploads.open);
+    const response = uploads.refused ? await route.fetch() : null;
+    uploads.open -= 1;
+    if (response) return route.fulfill({ response });
+    uploads.refused = true;
+    return route.fulfill({ status: 503, json: { error: { code: "body_budget", message: "try again later" } } });
+  });
+  await page.getByRole("link", { name: "New chat" }).click();
+  await page.locator(".composer input[type=file]").setInputFiles([1, 2, 3].map(part));
+  await page.locator(".composer .file-chip.ready").nth(2).waitFor();
+  assert.deepEqual(uploads, { open: 0, most: 1, refused: true });
+
+  // The first message of a chat is asked again in an empty chat.
+  await say(page, "from the beginning");
+  await waitText(page, "echo: from the beginning");
+  await page.locator(".turn-facts").waitFor();
+  const first = await point();
+  await retry();
+  await until(page, "another turn", (href) => [...document.querySelectorAll(".turn-facts")].at(-1)?.getAttribute("href") !== href, first);
+  await until(page, "one turn", () => document.querySelectorAll(".turn").length === 1);
+  await page.locator(".user .file-chip").nth(2).waitFor();
 };
 
-await story(upload, { expectedFailures: [/\/api\/chat$/] });
+await story(upload, { expectedFailures: [/\/api\/(chat|files\?.*)$/] });

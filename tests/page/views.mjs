@@ -73,9 +73,20 @@ await story(
 
     await visit(page, "#/queue");
     await page.getByText("Nothing waits").waitFor();
+    await visit(page, "#/chat");
+    await say(page, "ask me");
+    await page.locator(".card.question").waitFor();
+    await visit(page, "#/queue");
+    await page.locator(".row").getByRole("button", { name: "Try again" }).click();
+    await page.getByText("It waits for an answer").waitFor();
+    await page.getByRole("button", { name: "Drop" }).click();
+    await page.getByRole("dialog").getByRole("button", { name: "Drop" }).click();
+    await page.getByText("Nothing waits").waitFor();
 
     await visit(page, "#/cost");
     await page.locator(".chart svg rect[class^=bar]").first().waitFor();
+    await page.getByLabel("From").fill(new Date(Date.now() - 600 * 86_400_000).toISOString().slice(0, 10));
+    await page.getByText(/Total: [1-9]/).waitFor();
     const [file] = await Promise.all([page.waitForEvent("download"), page.getByRole("button", { name: "CSV" }).click()]);
     assert.match(file.suggestedFilename(), /^cost-.*\.csv$/);
 

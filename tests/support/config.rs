@@ -29,7 +29,7 @@ pub struct Hook {
 impl Hook {
     /// Creates a hook that trusts the holder of its secret, as the owner's own hook does.
     pub fn bearer(name: &str) -> Self {
-        Self::new(name, "bearer", HookCredentials::Bearer("a-bearer-secret".to_owned()), "a-bearer-secret")
+        Self::new(name, "bearer", HookCredentials::Bearer("the-bearer-secret".to_owned()), "the-bearer-secret")
             .trusting(&["*"])
     }
 

@@ -2,6 +2,7 @@
 
 use super::authserv::{TrustedAuthserv, check_authserv};
 use super::automatic::automatic_reason;
+use super::unproven_content::{ProvenBy, unproven_content};
 use super::verifier::{DnsVerifier, SenderProof};
 use crate::email::address::{AddressList, EmailAddress};
 use crate::email::config::{EmailConfig, NAME, StrangerPolicy, TrustBy};
@@ -68,7 +69,7 @@ impl SenderAuthenticator {
                 tracing::debug!(%sender, ?proof, "a sender was checked");
                 proof
             }
-            TrustBy::None if is_allowed => return self.accept(mail, &sender),
+            TrustBy::None if is_allowed => return self.accept(mail, &sender, ProvenBy::Signature),
             // The named person may not have written the mail, so the gateway sends nothing to that address.
             TrustBy::None => return SenderDecision::Ignore { reason: stranger_reason(&sender) },
         };
@@ -125,8 +126,13 @@ impl SenderAuthenticator {
             return Err(reason);
         }
         let Some(sender) = sender else {
-            // RFC 5322, section 3.6.2 permits several addresses, but the author is then unknown.
-            return Err("it has not exactly one From with one usable address".to_owned());
+            return Err(match &mail.from[..] {
+                [from] if mail.header("from").count() == 1 => {
+                    format!("its address {:?} is one that daoyou cannot answer", from.address)
+                }
+                // RFC 5322, section 3.6.2 permits several addresses, but the author is then unknown.
+                _ => "it has not exactly one From with one address".to_owned(),
+            });
         };
         let is_allowed = self.allowed.contains(&sender);
         if !is_allowed && self.strangers == StrangerPolicy::Ignore {
@@ -137,15 +143,15 @@ impl SenderAuthenticator {
 
     fn prove_by_authserv(&self, mail: &ParsedMail, sender: &EmailAddress) -> SenderProof {
         match check_authserv(&mail.headers, &self.authserv, sender.domain()) {
-            Ok(()) => SenderProof::Proven,
+            Ok(by) => SenderProof::Proven(by),
             Err(reason) => SenderProof::Unproven(reason),
         }
     }
 
     fn decide(&self, mail: &ParsedMail, sender: &EmailAddress, is_allowed: bool, proof: SenderProof) -> SenderDecision {
         match proof {
-            SenderProof::Proven if is_allowed => self.accept(mail, sender),
-            SenderProof::Proven => SenderDecision::Refuse { reason: stranger_reason(sender) },
+            SenderProof::Proven(by) if is_allowed => self.accept(mail, sender, by),
+            SenderProof::Proven(_) => SenderDecision::Refuse { reason: stranger_reason(sender) },
             SenderProof::Unknown(reason) if is_allowed => SenderDecision::Defer { sender: sender.to_string(), reason },
             SenderProof::Unknown(reason) | SenderProof::Unproven(reason) => {
                 SenderDecision::Ignore { reason: format!("{sender} is not proven to be its sender: {reason}") }
@@ -153,9 +159,12 @@ impl SenderAuthenticator {
         }
     }
 
-    fn accept(&self, mail: &ParsedMail, sender: &EmailAddress) -> SenderDecision {
-        // A forwarded mail contains another person's text, whoever forwards it.
-        let author = if mail.is_forward { Author::Unproven } else { self.trust.author() };
+    fn accept(&self, mail: &ParsedMail, sender: &EmailAddress, proven_by: ProvenBy) -> SenderDecision {
+        let unproven = unproven_content(mail, sender, proven_by);
+        if let Some(reason) = &unproven {
+            tracing::info!(%sender, reason, "the content of a mail is untrusted");
+        }
+        let author = if unproven.is_some() { Author::Unproven } else { self.trust.author() };
         SenderDecision::Accept { trust: trust_of(author, self.standing(sender)) }
     }
 

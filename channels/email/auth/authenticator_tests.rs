@@ -2,13 +2,12 @@
 
 use super::authenticator::{SenderAuthenticator, SenderDecision};
 use super::verifier::DnsVerifier;
-use crate::allow::AllowList;
 use crate::email::address::EmailAddress;
 use crate::email::config::{EmailConfig, StrangerPolicy, TrustBy};
 use crate::email::mail::ParsedMail;
 use crate::email::parse::{ParseLimits, parse_mail};
 use crate::message::Trust;
-use crate::trust::{SenderLists, TrustLists};
+use crate::trust::{AllowList, SenderLists, TrustLists};
 
 const PROVEN: &str = "Authentication-Results: mx.here; dmarc=pass header.from=example.org\r\n";
 
@@ -81,6 +80,7 @@ async fn the_header_decides_whether_a_sender_is_accepted() {
         ),
         ("two in From", &format!("{PROVEN}From: ann@example.org, bob@example.org\r\n"), "ignored"),
         ("two From", &format!("{PROVEN}From: ann@example.org\r\nFrom: ann@example.org\r\n"), "ignored"),
+        ("two subjects", &format!("{friend}Subject: Pay\r\nFrom: owner@friends.test\r\n"), "untrusted"),
         ("no From", PROVEN, "ignored"),
         (
             "a name that looks like an address",
@@ -133,6 +133,21 @@ async fn a_forwarded_mail_is_not_the_senders_own_text() {
     let decision = authenticator.authenticate(&raw, &parsed).await;
     assert_eq!(decision, SenderDecision::Accept { trust: Trust::Untrusted });
     assert_eq!(SenderAuthenticator::sender(&parsed), EmailAddress::parse("ann@example.org"));
+}
+
+#[tokio::test]
+async fn an_address_without_a_reply_is_named() {
+    let authenticator = authenticator_of(&config(TrustBy::Authserv), &[]);
+    for (from, expected) in [
+        ("\"a b\"@example.org", "its address \"\\\"a b\\\"@example.org\" is one that"),
+        ("a..b@example.org", "its address \"a..b@example.org\" is one that"),
+        ("ann@example.org, bob@example.org", "not exactly one From"),
+    ] {
+        let (raw, parsed) = mail(&format!("{PROVEN}From: {from}\r\n"));
+        let decision = authenticator.authenticate(&raw, &parsed).await;
+        let SenderDecision::Ignore { reason } = decision else { panic!("{decision:?}") };
+        assert!(reason.contains(expected), "{reason}");
+    }
 }
 
 #[test]

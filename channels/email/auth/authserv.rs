@@ -19,6 +19,7 @@
 use super::alignment::aligned;
 use super::authentication_results::{AuthenticationResults, MethodResult, parse};
 use super::received::is_local_delivery;
+use super::unproven_content::ProvenBy;
 use crate::email::address::ascii_domain;
 use crate::email::config::EmailConfig;
 
@@ -48,9 +49,13 @@ pub struct TopmostResults {
     pub depth: u32,
 }
 
-/// Checks that the trusted server confirms mail from `domain`; the error is the reason why it does not. The header names
-/// are in lower case, topmost first.
-pub fn check_authserv(headers: &[(String, String)], authserv: &TrustedAuthserv, domain: &str) -> Result<(), String> {
+/// Checks that the trusted server confirms mail from `domain`, and returns what confirms it; the error is the reason why
+/// the server does not. The header names are in lower case, topmost first.
+pub fn check_authserv(
+    headers: &[(String, String)],
+    authserv: &TrustedAuthserv,
+    domain: &str,
+) -> Result<ProvenBy, String> {
     if authserv.ids.is_empty() {
         return Err("no authserv_id is configured".to_owned());
     }
@@ -61,9 +66,13 @@ pub fn check_authserv(headers: &[(String, String)], authserv: &TrustedAuthserv, 
     if trusted.iter().flat_map(|r| &r.results).any(|r| r.method == "dmarc" && r.result == "fail") {
         return Err("dmarc=fail".to_owned());
     }
-    let mut proofs = top.results.iter().filter(|r| r.result == "pass");
-    if proofs.any(|r| proves_domain(r, domain)) {
-        return Ok(());
+    let proofs: Vec<_> = top.results.iter().filter(|r| r.result == "pass" && proves_domain(r, domain)).collect();
+    if proofs.iter().any(|r| r.method == "spf") {
+        return Ok(ProvenBy::Server);
+    }
+    if !proofs.is_empty() {
+        // DMARC does not tell by what it passed.
+        return Ok(ProvenBy::Signature);
     }
     Err(format!("neither DMARC nor an aligned DKIM or SPF passed: {}", summary(&trusted)))
 }
@@ -282,6 +291,14 @@ mod tests {
         }
         let deep = owned(&[BY_LMTP, BY_MX, BY_MX, PASS]);
         assert_eq!(topmost_results(&deep), Some(TopmostResults { id: "mx.here".to_owned(), depth: 2 }));
+        for (results, expected) in [
+            ("mx.here; dmarc=pass header.from=example.org", ProvenBy::Signature),
+            ("mx.here; dkim=pass header.d=example.org; spf=pass smtp.mailfrom=evil.test", ProvenBy::Signature),
+            ("mx.here; dmarc=pass header.from=example.org; spf=pass smtp.mailfrom=example.org", ProvenBy::Server),
+        ] {
+            let headers = owned(&[(AR, results), BY_MX]);
+            assert_eq!(check_authserv(&headers, &authserv(&["mx.here"], 0), "example.org"), Ok(expected), "{results}");
+        }
         let reason = check_authserv(&deep, &authserv(&["mx.here"], 1), "example.org").unwrap_err();
         assert!(reason.contains("below 2 Received") && reason.contains("authserv_depth is 1"), "{reason}");
         assert_eq!(topmost_results(&owned(&[BY_MX])), None);

@@ -11,18 +11,8 @@ const MAX_HOPS: usize = 50;
 const MAX_FIELDS: usize = 900;
 
 /// Local parts of automatic senders, without separators.
-const MACHINE_NAMES: &[&str] = &[
-    "mailerdaemon",
-    "postmaster",
-    "noreply",
-    "donotreply",
-    "bounce",
-    "bounces",
-    "autoreply",
-    "autoresponder",
-    "listserv",
-    "majordomo",
-];
+const MACHINE_NAMES: &[&str] =
+    &["postmaster", "bounce", "bounces", "autoreply", "autoresponder", "listserv", "majordomo"];
 /// Prefixes of local parts of automatic senders, as in `noreply-7f3a`.
 const MACHINE_PREFIXES: &[&str] = &["noreply", "donotreply", "mailerdaemon"];
 

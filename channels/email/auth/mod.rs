@@ -1,7 +1,9 @@
-//! Decides whose mail is accepted. In reading order: domain alignment, the receiving server's results, the check by DNS,
-//! automatic mail, bounces, and the decision.
+//! Decides whose mail is accepted. In reading order: domain alignment, unproven content of a proven mail, the receiving
+//! server's results, the check by DNS, automatic mail, bounces, and the decision.
 
 mod alignment;
+
+mod unproven_content;
 
 mod authentication_results;
 mod authserv;

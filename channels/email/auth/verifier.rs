@@ -2,15 +2,20 @@
 
 use std::time::Duration;
 
+use mail_auth::common::cache::NoCache;
+use mail_auth::common::verify::{DomainKey, VerifySignature};
+use mail_auth::dkim::Signature;
 use mail_auth::dmarc::verify::DmarcParameters;
 use mail_auth::spf::verify::SpfParameters;
 use mail_auth::{
     AuthenticatedMessage, DkimOutput, DkimResult, DmarcOutput, DmarcResult, MessageAuthenticator, SpfOutput, SpfResult,
+    Txt,
 };
 use parking_lot::Mutex;
 
 use super::alignment::{aligned, related};
 use super::received::smtp_peer;
+use super::unproven_content::{ProvenBy, SINGLE_FIELDS};
 use crate::email::address::{EmailAddress, ascii_domain};
 use crate::email::mail::ParsedMail;
 
@@ -18,11 +23,13 @@ use crate::email::mail::ParsedMail;
 const TIME_LIMIT: Duration = Duration::from_secs(20);
 /// The maximum number of signatures checked in one mail.
 const MAX_SIGNATURES: usize = 5;
+/// The flag `t=y` of a key record (RFC 6376, section 3.6.1). mail-auth reads it and does not name it.
+const TESTING: u64 = 0x10;
 
 /// The result of checking a mail's From.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SenderProof {
-    Proven,
+    Proven(ProvenBy),
     /// The check failed for the given reason.
     Unproven(String),
     /// The check was not possible for the given reason; it may succeed later.
@@ -93,13 +100,21 @@ impl DnsVerifier {
         if known.rsplit_once('@').and_then(|(_, domain)| ascii_domain(domain)).as_deref() != Some(domain) {
             return SenderProof::Unproven("its From can be read in two ways".to_owned());
         }
+        if !parsers_agree(&message, mail) {
+            return SenderProof::Unproven("its header can be read in two ways".to_owned());
+        }
         // Query only domains that can prove something, so that no sender can make the gateway query the sender's name
         // server or wait for it.
         message.errors.clear();
-        message
-            .dkim_headers
-            .retain(|signature| ascii_domain(&signature.header.d).is_some_and(|signer| related(&signer, domain)));
-        message.dkim_headers.truncate(MAX_SIGNATURES);
+        let is_useful =
+            |signature: &Signature| ascii_domain(&signature.d).is_some_and(|signer| related(&signer, domain));
+        let signatures = std::mem::take(&mut message.dkim_headers);
+        for signature in signatures.into_iter().filter(|found| is_useful(&found.header)).take(MAX_SIGNATURES) {
+            // A mail with such a signature counts as unsigned.
+            if !has_test_key(dns, &signature.header).await {
+                message.dkim_headers.push(signature);
+            }
+        }
         let dkim = dns.verify_dkim(&message).await;
         let (mail_from, spf) = self.spf(dns, mail, domain).await;
         let dmarc = dns.verify_dmarc(DmarcParameters::new(&message, &dkim, &mail_from, &spf)).await;
@@ -121,6 +136,24 @@ impl DnsVerifier {
     }
 }
 
+/// Returns true if the program that checks signatures found the same single fields and the same end of the header as the
+/// parser of this program. Otherwise a signature could cover another text than the one that is read.
+fn parsers_agree(message: &AuthenticatedMessage<'_>, mail: &ParsedMail) -> bool {
+    let header = message.raw_headers();
+    let is_whole = message.raw_body().is_empty() || header.ends_with(b"\n\r\n") || header.ends_with(b"\n\n");
+    let counted = |name: &str| {
+        let names = message.raw_parsed_headers().iter().map(|(name, _)| *name);
+        names.filter(|known| known.eq_ignore_ascii_case(name.as_bytes())).count()
+    };
+    is_whole && SINGLE_FIELDS.iter().all(|name| counted(name) == mail.header(name).count())
+}
+
+/// Returns true if the domain only tests this signature. A failing query is repeated by the check, which then reports it.
+async fn has_test_key(dns: &MessageAuthenticator, signature: &Signature) -> bool {
+    let key = dns.txt_lookup::<DomainKey>(signature.domain_key(), None::<&NoCache<Box<str>, Txt>>).await;
+    key.is_ok_and(|key| key.has_flag(TESTING))
+}
+
 /// Decides by the domain's DMARC record if it has one, otherwise by [`aligned`].
 fn conclude(
     domain: &str,
@@ -129,12 +162,11 @@ fn conclude(
     spf: &SpfOutput,
     dmarc: &DmarcOutput,
 ) -> SenderProof {
-    let by_dmarc = [dmarc.dkim_result(), dmarc.spf_result()];
-    if by_dmarc.contains(&&DmarcResult::Pass) {
-        return SenderProof::Proven;
+    let by_dmarc = [(dmarc.spf_result(), ProvenBy::Server), (dmarc.dkim_result(), ProvenBy::Signature)];
+    if let Some((_, by)) = by_dmarc.iter().find(|(result, _)| **result == DmarcResult::Pass) {
+        return SenderProof::Proven(*by);
     }
-    let failed = by_dmarc.iter().any(|result| matches!(result, DmarcResult::TempError(_)));
-    if failed {
+    if by_dmarc.iter().any(|(result, _)| matches!(result, DmarcResult::TempError(_))) {
         return SenderProof::Unknown(format!("{domain} could not be asked for its DMARC, DKIM or SPF record"));
     }
     if dmarc.dmarc_record().is_some() {
@@ -147,8 +179,11 @@ fn conclude(
         })
     };
     let sent = aligned(domain, mail_from);
-    if signed(|result| *result == DkimResult::Pass) || (sent && spf.result() == SpfResult::Pass) {
-        return SenderProof::Proven;
+    if sent && spf.result() == SpfResult::Pass {
+        return SenderProof::Proven(ProvenBy::Server);
+    }
+    if signed(|result| *result == DkimResult::Pass) {
+        return SenderProof::Proven(ProvenBy::Signature);
     }
     if signed(|result| matches!(result, DkimResult::TempError(_))) || (sent && spf.result() == SpfResult::TempError) {
         return SenderProof::Unknown(format!("{domain} could not be asked for its DKIM or SPF record"));

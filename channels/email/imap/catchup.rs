@@ -7,9 +7,11 @@ use jiff::{SignedDuration, Timestamp};
 use super::error::ImapError;
 use super::reader::{BacklogScan, MailPosition, MailboxReader};
 use super::session::{ImapSession, SelectedMailbox};
+use super::settings::WatchSettings;
 use crate::email::config::{DoneAction, NAME};
 use crate::email::mail::IntakeOutcome;
 use crate::inbox::{AcceptExtras, Note, Refusal};
+use crate::text::fill;
 
 /// The number of mails just below the cursor that are checked after a restart. Mails are accepted and marked one at a time,
 /// so a crash leaves at most the last one unmarked. The others cover mails that the server refused to mark.
@@ -19,8 +21,41 @@ const LOOK_BACK: u32 = 50;
 const NOTE_SINCE: &str = "since";
 /// The kind of the note, by mailbox, with the last position of an unfinished scan.
 const NOTE_AGAIN: &str = "again";
+/// The kind of the note, by mailbox, with the account that the other notes and the cursor belong to.
+const NOTE_ACCOUNT: &str = "account";
+
+/// The position in a mailbox that has not been read yet. No server uses the number 0 (RFC 3501, section 2.3.1.1).
+const NO_POSITION: MailPosition = MailPosition { uid_validity: 0, uid: 0 };
 
 impl MailboxReader {
+    /// Stores the time from which mails are answered: at the first start, and at the first start with another account, whose
+    /// mailbox has other positions. `began` is the time of the start; a slow server does not delay it.
+    pub fn begin(&mut self, began: Timestamp) -> Result<(), ImapError> {
+        let account = self.load_note(NOTE_ACCOUNT)?;
+        let is_other = account.as_ref().is_some_and(|known| *known != self.settings.account);
+        let is_first = is_other || (self.load_cursor()?.is_none() && self.load_note(NOTE_SINCE)?.is_none());
+        let mut notes = vec![self.note(NOTE_ACCOUNT, self.settings.account.clone())];
+        if is_first {
+            let backlog = SignedDuration::try_from(self.settings.backlog).unwrap_or(SignedDuration::MAX);
+            let since = began.checked_sub(backlog).unwrap_or(Timestamp::UNIX_EPOCH);
+            notes.push(self.note(NOTE_SINCE, since.to_string()));
+            notes.push(self.note(NOTE_AGAIN, String::new()));
+        } else if account.is_some() {
+            return Ok(());
+        }
+        if !is_other {
+            let extras = AcceptExtras { notes, ..AcceptExtras::default() };
+            return self.retry_store(|| self.inbox.skip(extras.clone(), "the account is noted"));
+        }
+        let reason = format!("the account is now {}: this is its first start", self.settings.account);
+        tracing::warn!(mailbox = %self.settings.mailbox, "{reason}; mails from before it are not answered");
+        self.position = NO_POSITION;
+        let values = [self.settings.mailbox.as_str(), &self.settings.account];
+        let notice = Some(fill(self.settings.texts.account_notice, &values));
+        let extras = AcceptExtras { notes, notice, ..AcceptExtras::from(self.cursor(NO_POSITION.uid)) };
+        self.retry_store(|| self.inbox.skip(extras.clone(), &reason))
+    }
+
     /// Finds the position where reading continues. Returns the scan that must run first, if any.
     pub fn resume(
         &mut self,
@@ -37,6 +72,7 @@ impl MailboxReader {
         let end = MailPosition { uid_validity, uid: last };
         let Some(cursor) = self.load_cursor()? else { return self.first_start(end) };
         match cursor.parse::<MailPosition>() {
+            Ok(NO_POSITION) => self.first_start(end),
             Ok(position) if position.uid_validity == uid_validity && position.uid <= last => {
                 self.position = position;
                 let again = self.load_note(NOTE_AGAIN)?.and_then(|note| note.parse::<MailPosition>().ok());
@@ -51,54 +87,23 @@ impl MailboxReader {
                 let reason =
                     format!("the server renumbered its mails: the cursor is {cursor}, and the last mail is {end}");
                 tracing::warn!(mailbox = %self.settings.mailbox, "{reason}; mails that were not accepted before are taken");
-                self.start_scan(end, Vec::new(), &reason)
+                self.start_scan(end, &reason)
             }
         }
-    }
-
-    /// Stores the time of the first start if the mailbox could not be opened then. Mails that arrive before it is opened
-    /// are then answered.
-    pub fn note_first_start(&mut self, began: Timestamp) {
-        let note = || -> Result<(), ImapError> {
-            if self.load_cursor()?.is_none() && self.load_note(NOTE_SINCE)?.is_none() {
-                let notes = vec![self.note(NOTE_SINCE, self.backlog_before(began).to_string())];
-                let extras = AcceptExtras { notes, ..AcceptExtras::default() };
-                let reason = "the mailbox could not be opened yet";
-                self.retry_store(|| self.inbox.skip(extras.clone(), reason))?;
-            }
-            Ok(())
-        };
-        if let Err(error) = note() {
-            tracing::warn!(mailbox = %self.settings.mailbox, "the time of the first start could not be stored: {error}");
-        }
-    }
-
-    fn backlog_before(&self, at: Timestamp) -> Timestamp {
-        let backlog = SignedDuration::try_from(self.settings.backlog).unwrap_or(SignedDuration::MAX);
-        at.checked_sub(backlog).unwrap_or(Timestamp::UNIX_EPOCH)
     }
 
     fn first_start(&mut self, end: MailPosition) -> Result<Option<BacklogScan>, ImapError> {
-        if self.load_note(NOTE_SINCE)?.is_some() {
-            return self.start_scan(end, Vec::new(), "the first start, which could not open the mailbox at once");
-        }
-        let since = self.backlog_before(Timestamp::now());
-        let notes = vec![self.note(NOTE_SINCE, since.to_string())];
-        if self.settings.backlog.is_zero() {
-            self.save_position(end, notes, "mails from before the first start are not answered")?;
+        // If the mailbox opens within the second of the start, no mail can have arrived since, as far as a server's times tell.
+        if Timestamp::now().as_second() <= self.answered_since()?.as_second() {
+            self.save_position(end, Vec::new(), "mails from before the first start are not answered")?;
             return Ok(None);
         }
-        self.start_scan(end, notes, "the first start")
+        self.start_scan(end, "the first start")
     }
 
     /// Starts a scan of the whole mailbox; a restart continues it.
-    fn start_scan(
-        &mut self,
-        end: MailPosition,
-        mut notes: Vec<Note>,
-        reason: &str,
-    ) -> Result<Option<BacklogScan>, ImapError> {
-        notes.push(self.note(NOTE_AGAIN, end.to_string()));
+    fn start_scan(&mut self, end: MailPosition, reason: &str) -> Result<Option<BacklogScan>, ImapError> {
+        let notes = vec![self.note(NOTE_AGAIN, end.to_string())];
         self.save_position(MailPosition { uid: 0, ..end }, notes, reason)?;
         Ok(Some(BacklogScan { since: self.answered_since()?, last_uid: end.uid }))
     }
@@ -166,13 +171,23 @@ impl MailboxReader {
     }
 
     fn load_cursor(&self) -> Result<Option<String>, ImapError> {
-        let cursor = self.retry_store(|| self.inbox.cursor(NAME, &self.settings.mailbox))?;
-        Ok(cursor.map(|cursor| cursor.position))
+        Ok(self.load(|mailbox| self.inbox.cursor(NAME, mailbox))?.map(|cursor| cursor.position))
     }
 
     fn load_note(&self, kind: &str) -> Result<Option<String>, ImapError> {
-        let note = self.retry_store(|| self.inbox.note(NAME, kind, &self.settings.mailbox))?;
-        Ok(note.map(|note| note.value))
+        Ok(self.load(|mailbox| self.inbox.note(NAME, kind, mailbox))?.map(|note| note.value))
+    }
+
+    /// Loads a value of the mailbox, or else the value that an earlier version stored by the configured name.
+    fn load<'a, A, F>(&'a self, request: impl Fn(&'a str) -> F) -> Result<Option<A>, ImapError>
+    where
+        F: Future<Output = Result<Option<A>, Refusal>>,
+    {
+        let WatchSettings { mailbox, configured_name, .. } = &self.settings;
+        match self.retry_store(|| request(mailbox))? {
+            None if mailbox != configured_name => self.retry_store(|| request(configured_name)),
+            found => Ok(found),
+        }
     }
 
     fn note(&self, kind: &'static str, value: String) -> Note {

@@ -1,16 +1,13 @@
 //! Connects to an IMAP server and encrypts the connection before any command.
 
 use std::io;
-use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
-use std::sync::Arc;
+use std::net::{TcpStream, ToSocketAddrs};
 use std::time::Duration;
-
-use rustls::ClientConfig;
 
 use super::error::{ImapError, display_line};
 use super::stream::{ConnectionCloser, ImapStream, ResponseLimit};
 use crate::email::account::MailServer;
-use crate::email::certificate::describe_certificate_error;
+use crate::email::certificate::{MailTls, describe_certificate_error};
 use crate::email::config::Tls;
 
 /// Timeout of a connection attempt to one address.
@@ -26,7 +23,7 @@ const MAX_ADDRESSES: usize = 4;
 /// The server cannot be reached, the connection cannot be encrypted, or the server's greeting refuses it.
 pub fn connect(
     server: &MailServer,
-    config: Arc<ClientConfig>,
+    tls: &MailTls,
     limit: ResponseLimit,
     closer: &ConnectionCloser,
 ) -> Result<ImapStream, ImapError> {
@@ -35,13 +32,13 @@ pub fn connect(
     let stream = ImapStream::new(socket, ResponseLimit { silence: limit.silence.min(GREETING_TIMEOUT), ..limit });
     match server.tls {
         Tls::Implicit => {
-            start_tls_session(&stream, server, config)?;
+            start_tls_session(&stream, server, tls)?;
             read_greeting(&stream, server)?;
         }
         Tls::Starttls => {
             read_greeting(&stream, server)?;
             request_starttls(&stream)?;
-            start_tls_session(&stream, server, config)?;
+            start_tls_session(&stream, server, tls)?;
         }
         Tls::None => read_greeting(&stream, server)?,
     }
@@ -59,18 +56,13 @@ fn connect_socket(server: &MailServer) -> Result<TcpStream, ImapError> {
             reason = format!("{} is another machine, and without TLS only this machine is allowed", address.ip());
             continue;
         }
-        match open_socket(&address) {
+        let opened = TcpStream::connect_timeout(&address, CONNECT_TIMEOUT);
+        match opened.and_then(|socket| socket.set_nodelay(true).map(|()| socket)) {
             Ok(socket) => return Ok(socket),
             Err(error) => reason = format!("no connection to {address}: {error}"),
         }
     }
     Err(ImapError::Disconnected(reason))
-}
-
-fn open_socket(address: &SocketAddr) -> io::Result<TcpStream> {
-    let socket = TcpStream::connect_timeout(address, CONNECT_TIMEOUT)?;
-    socket.set_nodelay(true)?;
-    Ok(socket)
 }
 
 fn read_greeting(stream: &ImapStream, server: &MailServer) -> Result<(), ImapError> {
@@ -120,8 +112,8 @@ fn request_starttls(stream: &ImapStream) -> Result<(), ImapError> {
     Err(ImapError::Protocol("the server did not answer STARTTLS".to_owned()))
 }
 
-fn start_tls_session(stream: &ImapStream, server: &MailServer, config: Arc<ClientConfig>) -> Result<(), ImapError> {
-    stream.start_tls(&server.host, config).map_err(|error| {
+fn start_tls_session(stream: &ImapStream, server: &MailServer, tls: &MailTls) -> Result<(), ImapError> {
+    stream.start_tls(&server.host, tls).map_err(|error| {
         let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
         match inner {
             Some(rustls::Error::InvalidCertificate(fault)) => {

@@ -1,22 +1,21 @@
 //! Logs in by password or access token.
 
 use std::cell::RefCell;
-use std::sync::Arc;
 
 use imap::types::Capabilities;
 use imap::{Authenticator, Client, Session};
-use rustls::ClientConfig;
 
 use super::error::{ImapError, display_line};
 use super::stream::ImapStream;
 use crate::email::account::{Account, Login, MailServer, plain_response, redact, xoauth2_response};
+use crate::email::certificate::MailTls;
 use crate::settings::Secret;
 
 /// Server address, TLS settings and credentials of one login.
 #[derive(Clone)]
 pub struct ImapAccess {
     pub server: MailServer,
-    pub tls: Arc<ClientConfig>,
+    pub tls: MailTls,
     credential: Credential,
 }
 
@@ -37,7 +36,7 @@ impl ImapAccess {
             Login::Token(command) => Credential::Token(command.token().await.map_err(ImapError::Login)?),
             Login::None => return Err(ImapError::Login("neither a password nor a token is set".to_owned())),
         };
-        Ok(Self { server: account.imap.clone(), tls: account.tls_config(), credential })
+        Ok(Self { server: account.imap.clone(), tls: account.tls.clone(), credential })
     }
 
     /// Logs in by a mechanism that `capabilities` lists.

@@ -23,6 +23,7 @@ mod testing;
 #[cfg(test)]
 mod tests;
 
-pub use one_shot::{append, find, probe};
+pub use one_shot::{append, ensure_mailbox, find, probe};
+pub use reader::ReportState;
 pub use settings::WatchSettings;
 pub use watch::watch;

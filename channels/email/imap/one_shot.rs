@@ -51,6 +51,17 @@ pub async fn append(account: &Arc<Account>, mailbox: &str, mail: Vec<u8>) -> Res
     result.map_err(|error| format!("no copy in {mailbox}: {error}"))
 }
 
+/// Checks that `mailbox` exists. Creates it if it is missing, as the first mail for it would.
+///
+/// # Errors
+/// The server refuses the mailbox; the error is a sentence.
+pub async fn ensure_mailbox(account: &Arc<Account>, mailbox: &str) -> Result<(), String> {
+    let name = mailbox.to_owned();
+    let ensure = move |account: &Account, handle: &Handle| connect(account, handle)?.ensure(&name);
+    let result = run_blocking(account, ensure).await.ok_or("the check was stopped by a fault")?;
+    result.map_err(|error| error.to_string())
+}
+
 /// Connects, logs in, and opens each of `mailboxes` read-only.
 pub async fn probe(account: &Arc<Account>, mailboxes: &[String]) -> Vec<Finding> {
     let mailboxes = mailboxes.to_vec();
@@ -108,7 +119,7 @@ fn probe_mailboxes(account: &Account, mailboxes: &[String], handle: &Handle) -> 
             ),
         });
     }
-    findings.push(if session.capabilities.idle {
+    findings.push(if session.supports("IDLE") {
         Finding::ok("idle", "the server announces new mail at once (IDLE)")
     } else {
         Finding::warn(

@@ -103,7 +103,12 @@ pub struct MailboxReader {
     pub marks_recovered: bool,
     pub supports_idle: bool,
     failing: FetchFailures,
+    report: ReportState,
+    reported: Option<Result<(), String>>,
 }
+
+/// Receives the state of a mailbox at each change: `Ok` while its mails are read, or the reason why they are not.
+pub type ReportState = Arc<dyn Fn(Result<(), String>) + Send + Sync>;
 
 /// The failures and lost connections of one mail.
 #[derive(Default)]
@@ -125,6 +130,7 @@ impl MailboxReader {
         intake: Arc<dyn Intake>,
         inbox: Arc<dyn Inbox>,
         context: BlockingContext,
+        report: ReportState,
     ) -> Self {
         Self {
             settings,
@@ -136,6 +142,16 @@ impl MailboxReader {
             marks_recovered: false,
             supports_idle: true,
             failing: FetchFailures::default(),
+            report,
+            reported: None,
+        }
+    }
+
+    /// Reports the state of the mailbox if it has changed.
+    pub fn report(&mut self, state: Result<(), String>) {
+        if self.reported.as_ref() != Some(&state) {
+            self.reported = Some(state.clone());
+            (self.report)(state);
         }
     }
 
@@ -154,6 +170,7 @@ impl MailboxReader {
                 Ok(step) => step,
             };
             if matches!(step, OfferStep::Done) {
+                self.report(Ok(()));
                 self.position.uid = uid;
                 return Ok(());
             }
@@ -222,9 +239,15 @@ impl MailboxReader {
     }
 
     /// Waits after the gateway refused a mail, so that the mail is offered again later.
-    fn retry_later(&self, refusal: &Refusal, backoff: &mut Backoff) -> OfferStep {
-        let wait = wait_after(refusal, backoff.next_wait()).min(self.settings.timings.retry.1);
-        tracing::warn!(mailbox = %self.settings.mailbox, seconds = wait.as_secs(), "a mail was refused and is offered again: {refusal}");
+    fn retry_later(&mut self, refusal: &Refusal, backoff: &mut Backoff) -> OfferStep {
+        // The refusal may ask for a longer wait.
+        let wait =
+            backoff.next_wait().max(refusal.retry_after().unwrap_or_default()).min(self.settings.timings.retry.1);
+        let mailbox = self.settings.mailbox.clone();
+        tracing::warn!(mailbox, seconds = wait.as_secs(), "a mail was refused and is offered again: {refusal}");
+        if matches!(refusal, Refusal::Store { .. }) {
+            self.report(Err(format!("{mailbox}: no mail is taken: {refusal}")));
+        }
         self.context.pause(wait);
         OfferStep::Again
     }
@@ -263,7 +286,7 @@ impl MailboxReader {
 
     fn skip_mail(&mut self, uid: u32, error: &ImapError) -> Result<(), Refusal> {
         let values = [self.settings.mailbox.as_str(), &uid.to_string(), &error.to_string()];
-        let notice = fill(self.settings.unfetched_notice, &values);
+        let notice = fill(self.settings.texts.unfetched_notice, &values);
         tracing::error!(mailbox = %self.settings.mailbox, uid, "a mail is skipped because it cannot be fetched: {error}");
         let extras = AcceptExtras { notice: Some(notice), ..AcceptExtras::from(self.cursor(uid)) };
         self.context.handle.block_on(self.inbox.skip(extras, &format!("it cannot be fetched: {error}")))
@@ -271,26 +294,22 @@ impl MailboxReader {
 
     /// Marks or moves an accepted mail. The mail is stored already, so a failure here must not cause a second acceptance.
     pub fn mark(&mut self, session: &mut ImapSession, uid: u32) -> Result<(), ImapError> {
-        let result = match self.settings.done {
+        let marked = match self.settings.done {
             DoneAction::Keep => Ok(()),
             DoneAction::Seen => session.mark_seen(uid),
             DoneAction::Move => session.move_to(uid, &self.settings.move_to),
         };
-        match result {
-            Ok(()) => Ok(()),
-            Err(error) => {
-                if self.unmarked.len() == MAX_UNMARKED {
-                    self.unmarked.pop_front();
-                }
-                self.unmarked.push_back(MailPosition { uid, ..self.position });
-                if let ImapError::Rejected(reason) = error {
-                    tracing::warn!(mailbox = %self.settings.mailbox, uid, "an accepted mail cannot be marked: {reason}");
-                    return Ok(());
-                }
-                self.position.uid = self.position.uid.max(uid);
-                Err(error)
-            }
+        let Err(error) = marked else { return Ok(()) };
+        if self.unmarked.len() == MAX_UNMARKED {
+            self.unmarked.pop_front();
         }
+        self.unmarked.push_back(MailPosition { uid, ..self.position });
+        if let ImapError::Rejected(reason) = error {
+            tracing::warn!(mailbox = %self.settings.mailbox, uid, "an accepted mail cannot be marked: {reason}");
+            return Ok(());
+        }
+        self.position.uid = self.position.uid.max(uid);
+        Err(error)
     }
 
     /// Marks the accepted mails that earlier connections could not mark.
@@ -320,19 +339,6 @@ fn check_vanished(session: &mut ImapSession, uid: u32) -> Result<OfferStep, Imap
     match session.fetch_summary(uid)? {
         None => Ok(OfferStep::Done),
         Some(_) => Err(ImapError::Rejected("the mail exists, but its content was not sent".to_owned())),
-    }
-}
-
-/// Returns the wait that the refusal asks for, but at least `least`.
-fn wait_after(refusal: &Refusal, least: Duration) -> Duration {
-    match refusal {
-        Refusal::SessionFull { retry_after, .. }
-        | Refusal::InboxFull { retry_after, .. }
-        | Refusal::OutboxFull { retry_after, .. }
-        | Refusal::Draining { retry_after }
-        | Refusal::Busy { retry_after, .. }
-        | Refusal::Store { retry_after, .. } => least.max(*retry_after),
-        Refusal::Invalid(_) => least,
     }
 }
 

@@ -3,7 +3,7 @@
 use std::io;
 use std::time::{Duration, Instant};
 
-use imap::types::{Fetch, Flag};
+use imap::types::{Capabilities, Fetch, Flag};
 use imap::{Client, Session};
 use jiff::Timestamp;
 use tokio::runtime::Handle;
@@ -34,20 +34,7 @@ pub struct ImapSession {
     inner: Session<ImapStream>,
     stream: ImapStream,
     silence: Duration,
-    pub capabilities: ServerCapabilities,
-}
-
-/// The extensions that the server supports.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ServerCapabilities {
-    /// RFC 2177.
-    pub idle: bool,
-    /// RFC 6851.
-    pub move_mail: bool,
-    /// RFC 4315.
-    pub uidplus: bool,
-    /// RFC 2971.
-    pub id: bool,
+    capabilities: Capabilities,
 }
 
 /// The state of a mailbox as reported by SELECT or EXAMINE.
@@ -124,28 +111,27 @@ impl ImapSession {
 
     fn open(access: &ImapAccess, silence: Duration, closer: &ConnectionCloser) -> Result<Self, ImapError> {
         let limit = ResponseLimit { bytes: OVERHEAD, silence, total: TOTAL };
-        let stream = connect(&access.server, access.tls.clone(), limit, closer)?;
+        let stream = connect(&access.server, &access.tls, limit, closer)?;
         let mut client = Client::new(stream.clone());
         stream.set_limit(limit);
         let capabilities = client.capabilities().map_err(|error| stream.imap_error(&error))?;
         stream.set_limit(limit);
         let inner = access.log_in(client, &capabilities, &stream)?;
-        let mut session = Self { inner, stream, silence, capabilities: ServerCapabilities::default() };
+        let mut session = Self { inner, stream, silence, capabilities };
         // Many servers announce more capabilities after the login.
-        let capabilities = session.request(OVERHEAD, Session::capabilities)?;
-        session.capabilities = ServerCapabilities {
-            idle: capabilities.has_str("IDLE"),
-            move_mail: capabilities.has_str("MOVE"),
-            uidplus: capabilities.has_str("UIDPLUS"),
-            id: capabilities.has_str("ID"),
-        };
+        session.capabilities = session.request(OVERHEAD, Session::capabilities)?;
         session.send_id()?;
         Ok(session)
     }
 
-    /// Sends ID, because 163.com and 126.com open no mailbox for a client without it.
+    /// Returns true if the server announces the extension `name`.
+    pub fn supports(&self, name: &str) -> bool {
+        self.capabilities.has_str(name)
+    }
+
+    /// Sends ID (RFC 2971), because 163.com and 126.com open no mailbox for a client without it.
     fn send_id(&mut self) -> Result<(), ImapError> {
-        if !self.capabilities.id {
+        if !self.supports("ID") {
             return Ok(());
         }
         let id =
@@ -242,8 +228,8 @@ impl ImapSession {
         self.run(&format!("UID STORE {uid} +FLAGS.SILENT (\\Seen)"))
     }
 
-    /// Moves a mail to another mailbox, which is created if it is missing. Without MOVE and UIDPLUS, the original stays,
-    /// marked as deleted: EXPUNGE would also remove mails that other clients have marked.
+    /// Moves a mail to another mailbox, which is created if it is missing. Without MOVE (RFC 6851) and UIDPLUS (RFC 4315), the
+    /// original stays, marked as deleted: EXPUNGE would also remove mails that other clients have marked.
     pub fn move_to(&mut self, uid: u32, mailbox: &str) -> Result<(), ImapError> {
         match self.try_move(uid, mailbox) {
             Err(ImapError::Rejected(_)) if self.create(mailbox).is_ok() => self.try_move(uid, mailbox),
@@ -253,12 +239,12 @@ impl ImapSession {
 
     fn try_move(&mut self, uid: u32, mailbox: &str) -> Result<(), ImapError> {
         let name = quote(mailbox);
-        if self.capabilities.move_mail {
+        if self.supports("MOVE") {
             return self.run(&format!("UID MOVE {uid} {name}"));
         }
         self.run(&format!("UID COPY {uid} {name}"))?;
         self.run(&format!("UID STORE {uid} +FLAGS.SILENT (\\Deleted)"))?;
-        if self.capabilities.uidplus {
+        if self.supports("UIDPLUS") {
             self.run(&format!("UID EXPUNGE {uid}"))?;
         }
         Ok(())
@@ -266,6 +252,14 @@ impl ImapSession {
 
     fn create(&mut self, mailbox: &str) -> Result<(), ImapError> {
         self.run(&format!("CREATE {}", quote(mailbox)))
+    }
+
+    /// Creates a mailbox unless it can be opened.
+    pub fn ensure(&mut self, mailbox: &str) -> Result<(), ImapError> {
+        match self.examine(mailbox) {
+            Err(ImapError::Rejected(_)) => self.create(mailbox),
+            opened => opened.map(drop),
+        }
     }
 
     /// Stores a mail in a mailbox, marked as read. Creates the mailbox if it is missing.

@@ -9,9 +9,10 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use rustls::pki_types::ServerName;
-use rustls::{ClientConfig, ClientConnection, StreamOwned};
+use rustls::{ClientConnection, StreamOwned};
 
 use super::error::{ImapError, display_line};
+use crate::email::certificate::MailTls;
 
 /// The number of bytes per read.
 const BUFFER: usize = 16 * 1_024;
@@ -111,7 +112,19 @@ enum Transport {
     Tls(Box<StreamOwned<ClientConnection, TimedSocket>>),
 }
 
+/// Reads and writes of any transport.
+trait ReadWrite: Read + Write {}
+
+impl<T: Read + Write> ReadWrite for T {}
+
 impl Transport {
+    fn stream(&mut self) -> &mut dyn ReadWrite {
+        match self {
+            Self::Plain(timed) => timed,
+            Self::Tls(tls) => tls,
+        }
+    }
+
     fn socket(&mut self) -> &mut TimedSocket {
         match self {
             Self::Plain(timed) => timed,
@@ -169,7 +182,7 @@ impl ImapStream {
     /// # Errors
     /// The host name is invalid, the other side does not speak TLS, or its certificate is not trusted. `InvalidData` if
     /// plain text arrived before the handshake, since an attacker may have injected it (CVE-2011-0411).
-    pub fn start_tls(&self, host: &str, config: Arc<ClientConfig>) -> io::Result<()> {
+    pub fn start_tls(&self, host: &str, settings: &MailTls) -> io::Result<()> {
         let mut state = self.state();
         if state.consumed < state.buffer.len() {
             return Err(io::Error::new(
@@ -179,7 +192,8 @@ impl ImapStream {
         }
         let name = ServerName::try_from(host.trim_start_matches('[').trim_end_matches(']').to_owned())
             .map_err(|_| io::Error::new(io::ErrorKind::InvalidInput, format!("{host:?} is not a host name")))?;
-        let connection = ClientConnection::new(config, name).map_err(io::Error::other)?;
+        let config = Arc::clone(&settings.config);
+        let connection = ClientConnection::new(config, name.clone()).map_err(io::Error::other)?;
         let Transport::Plain(plain) = &state.transport else {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "the connection uses TLS already"));
         };
@@ -188,6 +202,7 @@ impl ImapStream {
         while tls.conn.is_handshaking() {
             tls.conn.complete_io(&mut tls.sock)?;
         }
+        settings.expiries.record(&name, &tls.conn);
         state.transport = Transport::Tls(tls);
         Ok(())
     }
@@ -208,10 +223,7 @@ impl ImapStream {
         let mut state = self.state();
         let mut piece = [0; 1_024];
         loop {
-            let count = match state.read(&mut piece) {
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                count => count?,
-            };
+            let count = state.read(&mut piece)?;
             if count == 0 {
                 return Err(io::ErrorKind::UnexpectedEof.into());
             }
@@ -231,7 +243,7 @@ impl ImapStream {
         let mut wanted = usize::try_from(count).map_err(|_| response_too_large())?;
         while wanted > 0 {
             if state.consumed == state.buffer.len() {
-                state.fill_retrying()?;
+                state.fill()?;
             }
             let waiting = &state.buffer[state.consumed..];
             let piece = waiting.len().min(wanted);
@@ -249,8 +261,9 @@ impl ImapStream {
     /// Writes a line and its line break.
     pub fn write_line(&self, line: &str) -> io::Result<()> {
         let mut state = self.state();
-        state.write_all(format!("{line}\r\n").as_bytes())?;
-        state.flush()
+        let stream = state.transport.stream();
+        stream.write_all(format!("{line}\r\n").as_bytes())?;
+        stream.flush()
     }
 
     /// Returns the server's last line for display.
@@ -309,11 +322,11 @@ impl Read for ImapStream {
 
 impl Write for ImapStream {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.state().write(bytes)
+        self.state().transport.stream().write(bytes)
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        self.state().flush()
+        self.state().transport.stream().flush()
     }
 }
 
@@ -340,23 +353,17 @@ impl StreamState {
         Ok(count)
     }
 
-    fn fill_retrying(&mut self) -> io::Result<()> {
-        loop {
-            match self.fill() {
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                filled => return filled,
-            }
-        }
-    }
-
+    /// Reads the next bytes into the empty buffer. A signal does not end the read.
     fn fill(&mut self) -> io::Result<()> {
         if self.bytes_left == 0 {
             return Err(response_too_large());
         }
         self.buffer.resize(BUFFER, 0);
-        let read = match &mut self.transport {
-            Transport::Plain(timed) => timed.read(&mut self.buffer),
-            Transport::Tls(tls) => tls.read(&mut self.buffer),
+        let read = loop {
+            let read = self.transport.stream().read(&mut self.buffer);
+            if !read.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::Interrupted) {
+                break read;
+            }
         };
         self.buffer.truncate(*read.as_ref().unwrap_or(&0));
         self.consumed = 0;
@@ -382,22 +389,6 @@ impl StreamState {
         }
         if self.line_ended && self.line.get(..6).is_some_and(|start| start.eq_ignore_ascii_case(b"* BYE ")) {
             self.bye = Some(display_line(&self.line[6..]));
-        }
-    }
-}
-
-impl Write for StreamState {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        match &mut self.transport {
-            Transport::Plain(timed) => timed.write(bytes),
-            Transport::Tls(tls) => tls.write(bytes),
-        }
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        match &mut self.transport {
-            Transport::Plain(timed) => timed.flush(),
-            Transport::Tls(tls) => tls.flush(),
         }
     }
 }

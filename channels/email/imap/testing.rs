@@ -21,6 +21,7 @@ use crate::email::mail::{FetchedContent, FetchedMail, Intake, IntakeOutcome};
 use crate::email::texts::NoticeTexts;
 use crate::inbox::{AcceptExtras, Inbox, Refusal};
 use crate::settings::Secret;
+use crate::text::Language;
 
 /// The events in order: the commands to the server, and the outcomes of mails.
 pub struct EventLog {
@@ -278,7 +279,7 @@ impl Intake for RecordingIntake {
         self.log.push(format!("take {}: {what}", mail.cursor.position));
         if self.refusals.load(Ordering::SeqCst) > 0 {
             self.refusals.fetch_sub(1, Ordering::SeqCst);
-            return Err(Refusal::InboxFull { waiting: 1, retry_after: Duration::from_millis(1) });
+            return Err(Refusal::Store { reason: "disk".to_owned(), retry_after: Duration::from_millis(1) });
         }
         let (FetchedContent::Whole(bytes) | FetchedContent::TooLarge { header: bytes, .. }) = &mail.content;
         let is_ours = !String::from_utf8_lossy(bytes).contains("Subject: stranger");
@@ -303,6 +304,8 @@ pub struct WatchFixture {
     pub intake: Arc<RecordingIntake>,
     pub config: EmailConfig,
     pub timings: ImapTimings,
+    /// The mailbox, as the configuration names it.
+    pub mailbox: String,
 }
 
 impl WatchFixture {
@@ -327,18 +330,21 @@ impl WatchFixture {
         let moment = Duration::from_millis(1);
         let timings =
             ImapTimings { reconnect: (moment, moment * 10), retry: (moment, moment * 10), ..ImapTimings::default() };
-        Self { log, inbox, intake: Arc::new(intake), config, timings }
+        Self { log, inbox, intake: Arc::new(intake), config, timings, mailbox: "INBOX".to_owned() }
     }
 
     /// Watches until the watch fails.
     pub async fn run(&self, shutdown: CancellationToken) -> Result<(), StartError> {
         let account = Account::new(&self.config).map_err(StartError)?;
-        let mut settings = WatchSettings::new(&self.config, "INBOX", NoticeTexts::ENGLISH.unfetched_notice);
+        let mut settings = WatchSettings::new(&self.config, &self.mailbox, NoticeTexts::of(Language::En));
         settings.timings = self.timings;
         let log = Arc::clone(&self.log);
         let (intake, inbox) = (Arc::clone(&self.intake), Arc::clone(&self.inbox));
-        let started = Arc::new(move || log.push("started".to_owned()));
-        super::watch(Arc::new(account), settings, intake, inbox, shutdown, started).await
+        let report = Arc::new(move |state: Result<(), String>| match state {
+            Ok(()) => log.push("started".to_owned()),
+            Err(reason) => log.push(format!("impaired {reason}")),
+        });
+        super::watch(Arc::new(account), settings, intake, inbox, shutdown, report).await
     }
 
     /// Watches until the guard is dropped.
@@ -355,18 +361,16 @@ impl WatchFixture {
 
     /// Stores the cursor of an earlier run.
     pub async fn store_cursor(&self, position: &str) {
-        let cursor = crate::inbox::Cursor {
-            channel: "email".to_owned(),
-            source: "INBOX".to_owned(),
-            position: position.to_owned(),
-        };
-        let note = crate::inbox::Note {
-            channel: "email".to_owned(),
-            kind: "since",
-            key: "INBOX".to_owned(),
-            value: "2026-03-01T00:00:00Z".to_owned(),
-        };
-        let extras = AcceptExtras { notes: vec![note], ..AcceptExtras::from(cursor) };
-        self.inbox.skip(extras, "before").await.unwrap();
+        let (channel, source) = ("email".to_owned(), self.mailbox.clone());
+        let cursor = crate::inbox::Cursor { channel, source, position: position.to_owned() };
+        self.inbox.skip(AcceptExtras::from(cursor), "before").await.unwrap();
+        self.store_note("since", "2026-03-01T00:00:00Z").await;
+    }
+
+    /// Stores a note of an earlier run.
+    pub async fn store_note(&self, kind: &'static str, value: &str) {
+        let (channel, key) = ("email".to_owned(), self.mailbox.clone());
+        let note = crate::inbox::Note { channel, kind, key, value: value.to_owned() };
+        self.inbox.skip(AcceptExtras { notes: vec![note], ..AcceptExtras::default() }, "before").await.unwrap();
     }
 }

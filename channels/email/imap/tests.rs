@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use jiff::Timestamp;
 use tokio_util::sync::CancellationToken;
 
 use super::testing::{ScriptedImapServer, ServerReply, WatchFixture};
@@ -48,7 +49,7 @@ async fn fails(server: Arc<ScriptedImapServer>, change: impl FnOnce(&mut WatchFi
 #[tokio::test]
 async fn a_first_start_takes_new_mail_and_marks_it_after_the_commit() {
     let server = ScriptedImapServer::start(no_fault);
-    server.deliver("old");
+    server.deliver_at("old", " 1-Jan-2001 12:00:00 +0800");
     let fixture = fixture_of(&server);
     let _running = fixture.start();
     fixture.log.until(1, "IDLE").await;
@@ -89,6 +90,81 @@ async fn older_mail_is_taken_as_far_back_as_the_backlog() {
     assert_eq!(fixture.cursor().await, "1:2");
 }
 
+/// A mail that arrives between the start and the opening of the mailbox is new, however long that takes.
+#[tokio::test]
+async fn the_time_of_the_first_start_counts() {
+    let server = ScriptedImapServer::start(at_first("LOGIN", 1, || ServerReply::Close("")));
+    let fixture = WatchFixture::new(&server);
+    assert!(fixture.run(CancellationToken::new()).await.is_err());
+    let began: Timestamp = fixture.inbox.note_of("email", "since", "INBOX").parse().unwrap();
+    assert!(began.duration_since(Timestamp::now()).as_secs().abs() < 60, "{began}");
+
+    let server = ScriptedImapServer::start(no_fault);
+    let fixture = fixture_of(&server);
+    fixture.store_note("since", "2026-03-01T00:00:00Z").await;
+    server.deliver_at("old", "28-Feb-2026 23:59:59 +0000");
+    server.deliver("meanwhile");
+    let _running = fixture.start();
+    fixture.log.until(1, "IDLE").await;
+    assert_eq!(
+        (fixture.log.of(&["take"]), fixture.cursor().await),
+        (vec!["take 1:2: 59 bytes".to_owned()], "1:2".to_owned())
+    );
+}
+
+/// The positions in the mailbox of one account say nothing about that of another.
+#[tokio::test]
+async fn another_account_begins_with_a_first_start() {
+    let server = ScriptedImapServer::start(no_fault);
+    let fixture = fixture_of(&server);
+    fixture.store_cursor("1:1").await;
+    fixture.store_note("account", "former@example.test").await;
+    for name in ["one", "two"] {
+        server.deliver_at(name, "28-Apr-2026 12:00:00 +0000");
+    }
+    let _running = fixture.start();
+    fixture.log.until(1, "IDLE").await;
+    assert!(fixture.log.of(&["take"]).is_empty(), "{:?}", fixture.log.of(&["take"]));
+    assert_eq!(fixture.cursor().await, "1:2");
+    assert_eq!(fixture.inbox.note_of("email", "account", "INBOX"), "assistant@example.test");
+    server.deliver("new");
+    fixture.log.until(1, "take 1:3").await;
+}
+
+#[tokio::test]
+async fn each_spelling_of_inbox_is_the_same_mailbox() {
+    for stored in ["INBOX", "inbox"] {
+        let server = ScriptedImapServer::start(no_fault);
+        let mut fixture = WatchFixture::new(&server);
+        fixture.mailbox = stored.to_owned();
+        fixture.store_cursor("1:1").await;
+        fixture.mailbox = "inbox".to_owned();
+        let fixture = Arc::new(fixture);
+        for name in ["one", "two"] {
+            server.deliver_at(name, "28-Apr-2026 12:00:00 +0000");
+        }
+        let _running = fixture.start();
+        fixture.log.until(1, "IDLE").await;
+        assert_eq!(fixture.log.of(&["take"]), ["take 1:2: 47 bytes"], "{stored}");
+        assert_eq!(fixture.cursor().await, "1:2");
+    }
+}
+
+#[tokio::test]
+async fn a_missing_mailbox_for_stored_mails_is_created_or_reported() {
+    for (create, expected) in [("{} OK done\r\n", Ok(())), ("{} NO bad name\r\n", Err("bad name"))] {
+        let server = ScriptedImapServer::start(move |command| match command.split(' ').next() {
+            Some("EXAMINE") => ServerReply::Text("{} NO no such mailbox\r\n".to_owned()),
+            Some("CREATE") => ServerReply::Text(create.to_owned()),
+            _ => ServerReply::Normal,
+        });
+        let account = Arc::new(Account::new(&WatchFixture::new(&server).config).unwrap());
+        let ensured = super::ensure_mailbox(&account, "a/b").await;
+        assert_eq!(ensured.as_ref().map_err(String::as_str), expected.as_ref().map_err(|reason| *reason));
+        assert_eq!(server.log.of(&["CREATE"]), [r#"CREATE "a/b""#]);
+    }
+}
+
 #[tokio::test]
 async fn a_refused_mail_is_offered_again_and_stays_unread() {
     let server = ScriptedImapServer::start(no_fault);
@@ -103,6 +179,8 @@ async fn a_refused_mail_is_offered_again_and_stays_unread() {
         fixture.log.of(&["take", "UID STORE"]).iter().map(|line| line.chars().take(11).collect::<String>()).collect();
     // The second mail may be marked by now or not.
     assert_eq!(order[..5], ["take 1:1: 4", "take 1:1: 4", "take 1:1: 4", "UID STORE 1", "take 1:2: 4"]);
+    let reason = "impaired INBOX: no mail is taken: the message could not be stored: disk";
+    assert_eq!(fixture.log.of(&["started", "impaired"]), ["started", reason, "started"]);
 }
 
 #[tokio::test]
@@ -165,6 +243,7 @@ async fn an_account_that_stays_unreachable_fails_the_watch() {
     let error = fails(Arc::clone(&server), |_| {}).await;
     assert!(error.contains("INBOX"), "{error}");
     assert_eq!((server.log.of(&["SELECT"]).len(), server.log.of(&["started"]).len()), (6, 1));
+    assert_eq!(server.log.of(&["impaired"]), [format!("impaired {error}")], "while it is tried again");
 }
 
 #[tokio::test]

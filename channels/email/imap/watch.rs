@@ -10,7 +10,7 @@ use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
 use super::error::ImapError;
-use super::reader::{BlockingContext, MAX_LOSSES, MailboxReader};
+use super::reader::{BlockingContext, MAX_LOSSES, MailboxReader, ReportState};
 use super::session::{ImapSession, SelectedMailbox};
 use super::settings::WatchSettings;
 use super::stream::ConnectionCloser;
@@ -33,8 +33,7 @@ const MAX_SHORT: u32 = MAX_LOSSES + 5;
 /// The longest interval between checks of the connection if the server does not support IDLE.
 const MAX_POLL_WAIT: Duration = Duration::from_secs(45);
 
-/// Reads a mailbox until `shutdown` and reconnects if the connection is lost. Calls `started` when the mailbox is opened
-/// for the first time.
+/// Reads a mailbox until `shutdown` and reconnects if the connection is lost. `report` learns when the mailbox is open.
 ///
 /// # Errors
 /// The first connection failed, a login was refused, or too many consecutive connections failed. The supervisor shows the
@@ -45,7 +44,7 @@ pub async fn watch(
     intake: Arc<dyn Intake>,
     inbox: Arc<dyn Inbox>,
     shutdown: CancellationToken,
-    started: Arc<dyn Fn() + Send + Sync>,
+    report: ReportState,
 ) -> Result<(), StartError> {
     let closer = ConnectionCloser::default();
     let stop = shutdown.child_token();
@@ -53,8 +52,8 @@ pub async fn watch(
     let _stop_on_drop = StopOnDrop { stop: stop.clone(), closer: closer.clone() };
     let mailbox = settings.mailbox.clone();
     let context = BlockingContext { handle: Handle::current(), stop: stop.clone() };
-    let reader = MailboxReader::new(settings, intake, inbox, context);
-    let watcher = MailboxWatcher { account, reader, closer: closer.clone(), started, opened: 0 };
+    let reader = MailboxReader::new(settings, intake, inbox, context, report);
+    let watcher = MailboxWatcher { account, reader, closer: closer.clone(), opened: 0 };
     let (ended, mut end) = oneshot::channel();
     thread::Builder::new()
         .name("imap".to_owned())
@@ -88,7 +87,6 @@ struct MailboxWatcher {
     account: Arc<Account>,
     reader: MailboxReader,
     closer: ConnectionCloser,
-    started: Arc<dyn Fn() + Send + Sync>,
     /// The number of times that the mailbox was opened.
     opened: u64,
 }
@@ -125,6 +123,11 @@ impl MailboxWatcher {
         let mut backoff = Backoff::new(first, longest);
         let mut failed = FailedConnections::default();
         let began = Timestamp::now();
+        if let Err(error) = self.reader.begin(began) {
+            // The store fails only when the channel stops.
+            tracing::warn!(mailbox = %self.reader.settings.mailbox, "the time of the start could not be stored: {error}");
+            return Ok(());
+        }
         loop {
             let (since, before) = (Instant::now(), self.opened);
             let end = self.run_connection();
@@ -136,14 +139,14 @@ impl MailboxWatcher {
             let description =
                 format!("IMAP {}:{}, {}: {error}", server.host, server.port, self.reader.settings.mailbox);
             let is_limit_reached = failed.count(self.opened > before, since.elapsed());
-            if self.opened == 0 {
-                self.reader.note_first_start(began);
-            }
             if is_limit_reached || self.opened == 0 || matches!(error, ImapError::Login(_)) {
                 return Err(StartError(description));
             }
             if since.elapsed() >= STABLE {
                 backoff.reset();
+            }
+            if self.opened == before {
+                self.reader.report(Err(description.clone()));
             }
             let wait = jittered(backoff.next_wait());
             tracing::warn!(seconds = wait.as_secs(), "{description}; reconnecting");
@@ -160,9 +163,7 @@ impl MailboxWatcher {
             other => other,
         })?;
         self.opened += 1;
-        if self.opened == 1 {
-            (self.started)();
-        }
+        self.reader.report(Ok(()));
         self.reader.read(&mut session, selected)
     }
 }
@@ -207,7 +208,7 @@ impl MailboxReader {
     /// Waits until there may be new mail. Returns true if the server announced some.
     fn wait_for_mail(&mut self, session: &mut ImapSession) -> Result<bool, ImapError> {
         let timings = self.settings.timings;
-        if self.supports_idle && session.capabilities.idle {
+        if self.supports_idle && session.supports("IDLE") {
             match session.idle(timings.idle_silence, timings.longest_idle, timings.idle_answer) {
                 Ok(is_announced) => return Ok(is_announced),
                 Err(ImapError::Rejected(reason)) => {

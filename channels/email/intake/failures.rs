@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::identity::{ArrivedMail, from_and_subject, inline_code};
-use super::notes::{FAILED, MailNotes};
+use super::notes::{FAILED, MailNotes, SKIPPED};
 use crate::email::mail::IntakeOutcome;
 use crate::email::texts::NoticeTexts;
 use crate::inbox::{AcceptExtras, Refusal};
@@ -65,7 +65,7 @@ pub async fn record_failure(
     let mut failures = before.map_or(IntakeFailures { count: 0, since: now }, |(failures, _)| failures);
     failures.count = failures.count.saturating_add(1);
     let is_last = failures.count >= MAX_FAILURES && (unchecked.is_none() || now - failures.since >= MAX_UNCHECKED_SECS);
-    let changed = vec![notes.write(FAILED, &arrived.key, &failures)];
+    let mut changed = vec![notes.write(FAILED, &arrived.key, &failures)];
     let position = &arrived.cursor.position;
     if !is_last {
         tracing::warn!(position, reason, tries = failures.count, "a mail failed and is tried again");
@@ -83,6 +83,7 @@ pub async fn record_failure(
             fill(texts.failed_notice, &[&inline_code(&from), &inline_code(&subject), &reason])
         }
     };
+    changed.push(notes.write(SKIPPED, &arrived.key, &true));
     let extras = AcceptExtras { cursor: Some(arrived.cursor.clone()), notes: changed, notice: Some(notice) };
     notes.inbox.skip(extras, &reason).await?;
     Ok(IntakeOutcome::Skipped)

@@ -44,7 +44,7 @@ async fn a_reply_goes_only_to_addresses_that_its_sender_controls() {
         assert!(!noted.contains("eve@evil.test") && noted.contains(if joins { to } else { ANN }), "{what}: {noted}");
     }
     // A list that allows everybody names nobody.
-    let fixture = IntakeFixture::new(|config| config.allow_from = crate::allow::AllowList::new(["*"]));
+    let fixture = IntakeFixture::new(|config| config.allow_from = crate::trust::AllowList::new(["*"]));
     fixture.take(ANN, "Message-ID: <1@x>\r\nReply-To: eve@evil.test, desk@example.org\r\n", "Hello").await.unwrap();
     assert_eq!(ReplyContext::of(&fixture.inbox.accepted()[0].metadata).unwrap().to, ["desk@example.org"]);
 }
@@ -87,9 +87,10 @@ fn report(number: u32, outbox: Uuid) -> String {
 async fn the_owner_is_notified_once_of_each_bounced_mail() {
     let fixture = IntakeFixture::new(|_| {});
     let [unsent, notice, elsewhere] = [1, 2, 3].map(|n| Uuid::from_u128(OUTBOX.as_u128() + n));
-    fixture.inbox.mark_sent("email", OUTBOX, SentMessage { is_notice: false });
-    fixture.inbox.mark_sent("email", notice, SentMessage { is_notice: true });
-    fixture.inbox.mark_sent("webhook:in", elsewhere, SentMessage { is_notice: false });
+    let sent = |is_notice| SentMessage { is_notice, chat_id: "<root@x>".to_owned() };
+    fixture.inbox.mark_sent("email", OUTBOX, sent(false));
+    fixture.inbox.mark_sent("email", notice, sent(true));
+    fixture.inbox.mark_sent("webhook:in", elsewhere, sent(false));
     for (number, outbox, notices) in [(1, unsent, 0), (2, notice, 0), (3, elsewhere, 0), (4, OUTBOX, 1), (5, OUTBOX, 1)]
     {
         assert_eq!(fixture.take_raw(&report(number, outbox)).await, Ok(IntakeOutcome::Skipped), "{number}");

@@ -14,22 +14,22 @@ use super::attachments::save_attachments;
 use super::content::{ShownFields, SubscriptionRequest, about, content, subject_line};
 use super::failures::{IntakeError, record_failure};
 use super::identity::{ArrivedMail, MailIdentity, header_key, header_of, inline_code};
-use super::notes::{ANSWERED, BOUNCED, HOURLY, MailNotes, REFUSED, SENDER, THREAD, UNSUBSCRIBED};
+use super::notes::{ANSWERED, BOUNCED, HOURLY, MailNotes, REFUSED, SENDER, SKIPPED, THREAD, UNSUBSCRIBED};
 use super::quota::{HourlyQuota, QuotaState};
-use super::reply_context::{replies_elsewhere, reply_context};
+use super::reply_context::{readers, replies_elsewhere, reply_context};
 use crate::attachment_folder::AttachmentFolder;
 use crate::email::address::EmailAddress;
-use crate::email::auth::{Bounce, SenderAuthenticator, SenderDecision, classify_bounce};
+use crate::email::auth::{Bounce, SenderAuthenticator, SenderDecision, classify_bounce, standing_of};
 use crate::email::config::{EmailConfig, NAME};
 use crate::email::mail::{FetchedContent, FetchedMail, Intake, IntakeOutcome, ParsedMail, ReplyContext};
 use crate::email::parse::{ParseLimits, parse_mail};
 use crate::email::subject::BaseSubject;
 use crate::email::texts::NoticeTexts;
-use crate::email::threads::{ReferencedId, ThreadMatch, hash, match_thread};
+use crate::email::threads::{Correspondents, MailThread, ReferencedId, hash, match_thread};
 use crate::inbox::{AcceptExtras, Inbox, Note, Refusal};
-use crate::message::{InboundMessage, SessionKey, Trust};
+use crate::message::{InboundMessage, Trust};
 use crate::text::{fill, format_size, panic_message};
-use crate::trust::TrustLists;
+use crate::trust::{SenderListing, TrustLists};
 
 const DAY: i64 = 24 * 3_600;
 /// The maximum number of refusals to unknown senders in a day, for all senders together.
@@ -42,13 +42,15 @@ const UNSUBSCRIBED_REASON: &str = "its sender has unsubscribed";
 /// The intake of the account's mails.
 pub struct MailIntake {
     authenticator: SenderAuthenticator,
+    lists: TrustLists,
     own: Option<EmailAddress>,
+    replies_to_all: bool,
     hourly_limit: u32,
     max_size: u64,
     quote: bool,
     notes: MailNotes,
     files: Arc<AttachmentFolder>,
-    texts: NoticeTexts,
+    texts: &'static NoticeTexts,
     /// Serializes the mailboxes, so that two of them cannot both use the last mail of a quota.
     lock: Mutex<()>,
     clock: fn() -> Timestamp,
@@ -69,11 +71,13 @@ impl MailIntake {
         lists: TrustLists,
         inbox: Arc<dyn Inbox>,
         files: Arc<AttachmentFolder>,
-        texts: NoticeTexts,
+        texts: &'static NoticeTexts,
     ) -> Self {
         Self {
-            authenticator: SenderAuthenticator::new(config, lists),
+            authenticator: SenderAuthenticator::new(config, lists.clone()),
+            lists,
             own: EmailAddress::parse(&config.address),
+            replies_to_all: config.reply_all,
             hourly_limit: config.hourly_limit,
             max_size: config.max_size.0,
             quote: config.quote,
@@ -147,7 +151,7 @@ impl MailIntake {
                 let thread = self.find_thread(&mail, &identity).await?;
                 let at = arrived.received_at;
                 let notes = self.count(at, &identity.sender, &thread.root).await?;
-                let message = self.message_without_turn(arrived, &mail, identity, &thread.root, trust);
+                let message = self.message_without_turn(arrived, &mail, identity, &thread, trust);
                 let Some(notes) = notes else { return self.exceed_quota(arrived, message).await };
                 self.answer(arrived, message, fill(self.texts.too_large, &[&limit]), notes, None).await
             }
@@ -176,7 +180,7 @@ impl MailIntake {
             return self.skip(arrived, UNSUBSCRIBED_REASON).await;
         }
         let Some(mut notes) = self.count(arrived.received_at, &identity.sender, &thread.root).await? else {
-            let message = self.message_without_turn(arrived, &mail, identity, &thread.root, trust);
+            let message = self.message_without_turn(arrived, &mail, identity, &thread, trust);
             return self.exceed_quota(arrived, message).await;
         };
         if let Some(request) = request.filter(|request| is_unsubscribed || *request == SubscriptionRequest::Unsubscribe)
@@ -185,29 +189,30 @@ impl MailIntake {
             tracing::info!(sender = identity.sender, unsubscribes, "a sender subscribes or unsubscribes");
             notes.push(self.notes.write(UNSUBSCRIBED, &identity.sender, &unsubscribes));
             let reply = if unsubscribes { self.texts.unsubscribed } else { self.texts.subscribed };
-            let message = self.message_without_turn(arrived, &mail, identity, &thread.root, trust);
+            let message = self.message_without_turn(arrived, &mail, identity, &thread, trust);
             return self.answer(arrived, message, reply.to_owned(), notes, None).await;
         }
-        let session = SessionKey::of_chat(NAME, &thread.root);
         let mail = Arc::new(mail);
-        let saved = save_attachments(self.files.clone(), session, &identity, mail.clone()).await?;
+        let saved = save_attachments(self.files.clone(), thread.session(), &identity, mail.clone()).await?;
         let context = self.reply_context(&mail);
         let subject = BaseSubject::of(&mail.subject);
         let shown = ShownFields {
-            subject: thread.is_new || subject.core != thread.state.subject,
-            sender: thread.is_new || thread.state.last != identity.sender,
+            subject: thread.is_new() || subject.core != thread.state.subject,
+            sender: thread.is_new() || thread.state.last != identity.sender,
             cut: saved.cut.as_deref(),
         };
-        let mut state = thread.state;
-        state.join(&identity.sender, self.other_recipients(&mail), &subject.core);
+        let mut state = thread.state.clone();
+        state.join(&self.correspondents(&context, &identity), &subject.core);
         notes.extend(self.notes.thread_notes(&thread.root, &identity.message_id, &state).await?);
         notes.push(self.notes.write(THREAD, &thread.root, &context));
-        let mut message = self.message(arrived, identity, &thread.root, trust, content(&mail));
+        let mut message = self.message(arrived, identity, &thread, trust, content(&mail));
         message.settings.about = about(&mail, &shown);
         message.attachments.clone_from(&saved.attachments);
         // The answer to a command may hold what only the sender may read.
         let is_command = message.content.starts_with('/');
         let context = if is_command { context.for_sender_alone(&message.sender) } else { context };
+        message.settings.is_read_by_others =
+            readers(&context, self.replies_to_all).iter().any(|reader| !self.is_one_person(&message.sender, reader));
         context.put(&mut message.metadata);
         let cursor = Some(arrived.cursor.clone());
         self.inbox().accept(message, AcceptExtras { cursor, notes, notice: None }).await?;
@@ -278,8 +283,9 @@ impl MailIntake {
             self.notes.write(REFUSED, ALL_STRANGERS, &all),
         ];
         // The mail of an unknown sender begins a new thread, whatever it references.
-        let thread = match_thread(&identity.sender, &self.own_reference(&identity).await?, &[], None);
-        let message = self.message_without_turn(arrived, mail, identity, &thread.root, Trust::Untrusted);
+        let sender = Correspondents { sender: identity.sender.clone(), readers: Vec::new() };
+        let thread = match_thread(&sender, &self.own_reference(&identity).await?, &[], None);
+        let message = self.message_without_turn(arrived, mail, identity, &thread, Trust::Untrusted);
         self.answer(arrived, message, self.texts.refused.to_owned(), notes, None).await
     }
 
@@ -329,10 +335,10 @@ impl MailIntake {
         arrived: &ArrivedMail,
         mail: &ParsedMail,
         identity: MailIdentity,
-        root: &str,
+        thread: &MailThread,
         trust: Trust,
     ) -> InboundMessage {
-        let mut message = self.message(arrived, identity, root, trust, subject_line(mail));
+        let mut message = self.message(arrived, identity, thread, trust, subject_line(mail));
         self.reply_context(mail).for_sender_alone(&message.sender).put(&mut message.metadata);
         message
     }
@@ -341,17 +347,18 @@ impl MailIntake {
         &self,
         arrived: &ArrivedMail,
         identity: MailIdentity,
-        root: &str,
+        thread: &MailThread,
         trust: Trust,
         content: String,
     ) -> InboundMessage {
-        let mut message = InboundMessage::text(NAME, root, &identity.sender, trust, content);
+        let mut message = InboundMessage::text(NAME, &thread.root, &identity.sender, trust, content);
+        message.session = (!thread.state.chat.is_empty()).then(|| thread.session());
         message.external_id = Some(identity.external_id);
         message.received_at = arrived.received_at;
         message
     }
 
-    async fn find_thread(&self, mail: &ParsedMail, identity: &MailIdentity) -> Result<ThreadMatch, IntakeError> {
+    async fn find_thread(&self, mail: &ParsedMail, identity: &MailIdentity) -> Result<MailThread, IntakeError> {
         let own = self.own_reference(identity).await?;
         let referenced = self.notes.referenced(mail).await?;
         let subject = BaseSubject::of(&mail.subject);
@@ -361,7 +368,8 @@ impl MailIntake {
         } else {
             None
         };
-        Ok(match_thread(&identity.sender, &own, &referenced, by_subject.as_ref()))
+        let correspondents = self.correspondents(&self.reply_context(mail), identity);
+        Ok(match_thread(&correspondents, &own, &referenced, by_subject.as_ref()))
     }
 
     fn reply_context(&self, mail: &ParsedMail) -> ReplyContext {
@@ -382,11 +390,14 @@ impl MailIntake {
         Ok(self.notes.read(kind, key).await?.map(|(quota, _)| quota).unwrap_or_default())
     }
 
-    /// Returns the recipients of a mail, without the account itself.
-    fn other_recipients(&self, mail: &ParsedMail) -> Vec<String> {
-        let all = mail.to.iter().chain(&mail.cc).filter_map(|mailbox| EmailAddress::parse(&mailbox.address));
-        let is_own = |address: &EmailAddress| self.own.as_ref().is_some_and(|own| own.untagged() == address.untagged());
-        all.filter(|address| !is_own(address)).map(|address| address.as_str().to_owned()).take(50).collect()
+    fn correspondents(&self, context: &ReplyContext, identity: &MailIdentity) -> Correspondents {
+        Correspondents { sender: identity.sender.clone(), readers: readers(context, self.replies_to_all) }
+    }
+
+    /// Returns true if two addresses are the same, or both are the owner's.
+    fn is_one_person(&self, one: &str, other: &str) -> bool {
+        let is_owner = |address: &str| standing_of(&self.lists.of(NAME), address) == SenderListing::Owner;
+        one == other || (is_owner(one) && is_owner(other))
     }
 
     /// Returns the earlier outcome of a mail; `None` for a new mail. A mail that was answered without a turn stays unchanged.
@@ -409,9 +420,10 @@ impl MailIntake {
         &self,
         arrived: &ArrivedMail,
         reason: &str,
-        notes: Vec<Note>,
+        mut notes: Vec<Note>,
         notice: Option<String>,
     ) -> Result<IntakeOutcome, IntakeError> {
+        notes.push(self.notes.write(SKIPPED, arrived.key.as_str(), &true));
         let cursor = Some(arrived.cursor.clone());
         self.inbox().skip(AcceptExtras { cursor, notes, notice }, reason).await?;
         Ok(IntakeOutcome::Skipped)
@@ -421,11 +433,8 @@ impl MailIntake {
 #[async_trait]
 impl Intake for MailIntake {
     async fn take(&self, mail: FetchedMail) -> Result<IntakeOutcome, Refusal> {
-        let header = match &mail.content {
-            FetchedContent::Whole(raw) => header_of(raw),
-            FetchedContent::TooLarge { header, .. } => header_of(header),
-        };
-        let header = header.to_vec();
+        let (FetchedContent::Whole(raw) | FetchedContent::TooLarge { header: raw, .. }) = &mail.content;
+        let header = header_of(raw).to_vec();
         let arrived = ArrivedMail { cursor: mail.cursor, received_at: mail.received_at, key: header_key(&header) };
         let taking = async {
             match mail.content {
@@ -439,16 +448,18 @@ impl Intake for MailIntake {
         });
         match taken {
             Ok(outcome) => Ok(outcome),
-            Err(error) => record_failure(&self.notes, &self.texts, (self.clock)(), error, &arrived, &header).await,
+            Err(error) => record_failure(&self.notes, self.texts, (self.clock)(), error, &arrived, &header).await,
         }
     }
 
     async fn known(&self, header: &[u8]) -> Result<Option<IntakeOutcome>, Refusal> {
         let header = header_of(header);
-        let mail = parse_mail(header, &ParseLimits::default());
-        match MailIdentity::of(&mail, &header_key(header)) {
-            Some(identity) => self.earlier_outcome(&identity).await,
-            None => Ok(None),
+        let (mail, key) = (parse_mail(header, &ParseLimits::default()), header_key(header));
+        if let Some(identity) = MailIdentity::of(&mail, &key)
+            && let Some(outcome) = self.earlier_outcome(&identity).await?
+        {
+            return Ok(Some(outcome));
         }
+        Ok(self.notes.read::<bool>(SKIPPED, &key).await?.map(|_| IntakeOutcome::Skipped))
     }
 }

@@ -17,4 +17,4 @@ mod tests;
 
 pub use identity::inline_code;
 pub use mail_intake::MailIntake;
-pub use notes::NOTE_AGES;
+pub use notes::{NOTE_AGES, THREAD};

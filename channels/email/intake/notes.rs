@@ -7,11 +7,13 @@ use jiff::Timestamp;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use crate::email::address::EmailAddress;
 use crate::email::config::NAME;
 use crate::email::mail::ParsedMail;
-use crate::email::message_id::{own_message_id, root_hash};
+use crate::email::message_id::{begins_thread, own_message_id, root_hash};
+use crate::email::smtp::mailbox;
 use crate::email::subject::BaseSubject;
-use crate::email::threads::{KnownThread, ReferencedId, ThreadState, hash, referenced_ids};
+use crate::email::threads::{MailThread, ReferencedId, ThreadState, hash, referenced_ids};
 use crate::inbox::{Inbox, Note, Refusal};
 
 /// Hash of a Message-ID -> the root of its thread.
@@ -38,12 +40,14 @@ pub const ANSWERED: &str = "spot";
 pub const BOUNCED: &str = "bounced";
 /// Hash of a mail's header -> its failures.
 pub const FAILED: &str = "failed";
+/// Hash of a mail's header -> exists if the mail was skipped.
+pub const SKIPPED: &str = "skipped";
 
 const DAY: Duration = Duration::from_secs(86_400);
 const THREAD_AGE: Duration = DAY.saturating_mul(400);
 
-/// The kinds of notes, each with the time that it is kept after its last change. Other kinds never expire: `since`,
-/// `again`, `silent`, `thread` and `people`. A thread's session never expires either, and must stay closed to other people
+/// The kinds of notes, each with the time that it is kept after its last change. Other kinds never expire: `account`,
+/// `since`, `again`, `silent`, `thread` and `people`. A thread's session never expires either, and must stay closed to other people
 /// when all other traces of the thread are gone. Known mails are recognized by their rows in the inbox, which are never
 /// deleted.
 pub const NOTE_AGES: &[(&str, Duration)] = &[
@@ -51,6 +55,7 @@ pub const NOTE_AGES: &[(&str, Duration)] = &[
     (ROOT, THREAD_AGE),
     (BOUNCED, THREAD_AGE),
     (ANSWERED, THREAD_AGE),
+    (SKIPPED, THREAD_AGE),
     // One day more than `SUBJECT_AGE`.
     (SUBJECT, DAY.saturating_mul(31)),
     // These count within an hour or a day.
@@ -82,7 +87,7 @@ impl MailNotes {
     }
 
     /// Returns the known thread of the Message-ID `id`.
-    pub async fn thread_of(&self, id: &str) -> Result<Option<KnownThread>, Refusal> {
+    pub async fn thread_of(&self, id: &str) -> Result<Option<MailThread>, Refusal> {
         let mut root: Option<(String, _)> = self.read(MID, &hash(&[id])).await?;
         if let (None, Some(own)) = (&root, own_message_id(id)) {
             root = self.read(ROOT, &own.hash).await?;
@@ -92,7 +97,19 @@ impl MailNotes {
         }
         // The id itself may be the root of a thread, even if no note leads from it any more.
         let state: Option<(ThreadState, _)> = self.read(PEOPLE, id).await?;
-        Ok(state.map(|(state, _)| KnownThread { root: id.to_owned(), state }))
+        let state = match state {
+            Some((state, _)) => Some(state),
+            None => self.state_of_sent(id).await?,
+        };
+        Ok(state.map(|state| MailThread { root: id.to_owned(), state }))
+    }
+
+    /// Returns the state of the thread that a mail of the gateway with this id began, before anybody has answered it.
+    async fn state_of_sent(&self, id: &str) -> Result<Option<ThreadState>, Refusal> {
+        let Some(outbox) = begins_thread(id) else { return Ok(None) };
+        let Some(sent) = self.inbox.sent(NAME, outbox).await? else { return Ok(None) };
+        let address = mailbox(&sent.chat_id).ok().and_then(|mailbox| EmailAddress::parse(mailbox.email.as_ref()));
+        Ok(address.map(|address| ThreadState::begun_by_gateway(address.as_str(), sent.chat_id)))
     }
 
     pub async fn referenced(&self, mail: &ParsedMail) -> Result<Vec<ReferencedId>, Refusal> {
@@ -110,7 +127,7 @@ impl MailNotes {
         sender: &str,
         subject: &BaseSubject,
         now: Timestamp,
-    ) -> Result<Option<KnownThread>, Refusal> {
+    ) -> Result<Option<MailThread>, Refusal> {
         if !subject.is_reply || subject.core.is_empty() {
             return Ok(None);
         }
@@ -136,8 +153,8 @@ impl MailNotes {
         Ok(notes)
     }
 
-    async fn thread(&self, root: String) -> Result<KnownThread, Refusal> {
+    async fn thread(&self, root: String) -> Result<MailThread, Refusal> {
         let state = self.read(PEOPLE, &root).await?.map(|(state, _)| state).unwrap_or_default();
-        Ok(KnownThread { root, state })
+        Ok(MailThread { root, state })
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::email::address::EmailAddress;
 use crate::email::mail::{NamedAddress, ParsedMail, ReplyContext, ReplyQuote};
+use crate::email::smtp::mailbox;
 use crate::text::{one_line, truncate};
 
 /// The maximum number of recipients of a reply. A mail must not make the gateway write to many people.
@@ -47,6 +48,16 @@ pub fn reply_context(
         cc: cc.into_iter().map(format_mailbox).collect(),
         quote: quotes.then(|| quote(mail)).flatten(),
     }
+}
+
+/// Returns the addresses that get a reply with this context, in the form in which they are compared.
+pub fn readers(context: &ReplyContext, replies_to_all: bool) -> Vec<String> {
+    let copies = if replies_to_all { &context.cc[..] } else { &[] };
+    let address = |written: &String| {
+        let address = EmailAddress::parse(mailbox(written).ok()?.email.as_ref())?;
+        Some(address.as_str().to_owned())
+    };
+    context.to.iter().chain(copies).filter_map(address).collect()
 }
 
 /// Returns true if a mail requests its reply at an address other than its sender's.
@@ -125,6 +136,8 @@ mod tests {
         let answer = reply_context(&mail, own.as_ref(), anybody, true);
         assert_eq!(answer.to, ["Ann <ann@example.org>"]);
         assert_eq!(answer.cc, ["\"Doe, \\\"J\\\"\" <doe@example.org>", "张三 <zhang@example.org>"]);
+        assert_eq!(readers(&answer, false), ["ann@example.org"]);
+        assert_eq!(readers(&answer, true), ["ann@example.org", "doe@example.org", "zhang@example.org"]);
         assert_eq!((answer.subject.as_str(), &answer.references[..]), ("Lunch Bcc: x", &["<1@a>".to_owned()][..]));
         assert_eq!(answer.quote.unwrap().text, "Hello,\n\nlunch?");
 

@@ -6,19 +6,18 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use jiff::Timestamp;
 
 use super::MailIntake;
-use crate::allow::AllowList;
 use crate::attachment_folder::AttachmentFolder;
 use crate::conformance::{ScriptedAnswer, ScriptedInbox};
 use crate::email::auth::SenderAuthenticator;
 use crate::email::auth::verifier_tests::with_failing_dns;
 use crate::email::config::{ATTACHMENTS, EmailConfig, StrangerPolicy, TrustBy};
-use crate::email::mail::ReplyContext;
-use crate::email::mail::{FetchedContent, FetchedMail, Intake, IntakeOutcome};
+use crate::email::mail::{FetchedContent, FetchedMail, Intake, IntakeOutcome, ReplyContext};
 use crate::email::message_id::message_id;
 use crate::email::texts::NoticeTexts;
-use crate::inbox::{Cursor, Inbox, Refusal};
+use crate::inbox::{Cursor, Inbox, Refusal, SentMessage};
 use crate::message::{InboundMessage, Trust};
-use crate::trust::TrustLists;
+use crate::text::Language;
+use crate::trust::{AllowList, TrustLists};
 
 // The number of seconds by which the clock of these tests is ahead; each test has its own.
 thread_local!(static AHEAD: AtomicI64 = const { AtomicI64::new(0) });
@@ -61,7 +60,8 @@ impl IntakeFixture {
         change(&mut config);
         let workspace = tempfile::tempdir().unwrap();
         let files = Arc::new(AttachmentFolder::open(workspace.path(), ATTACHMENTS).unwrap());
-        let intake = MailIntake::new(&config, TrustLists::default(), inbox.clone(), files, NoticeTexts::ENGLISH);
+        let intake =
+            MailIntake::new(&config, TrustLists::default(), inbox.clone(), files, NoticeTexts::of(Language::En));
         let intake = intake.with(SenderAuthenticator::new(&config, TrustLists::default()), clock);
         Self { inbox, intake, workspace, uid: AtomicI64::new(1) }
     }
@@ -148,28 +148,62 @@ async fn three_turns_are_one_thread() {
 }
 
 #[tokio::test]
-async fn threads_are_open_to_their_participants_only() {
-    let fixture = IntakeFixture::new(|_| {});
-    fixture
-        .take("ann@example.org", "Cc: bob@example.org\r\nMessage-ID: <1@x>\r\nSubject: Lunch\r\n", "Hello")
-        .await
-        .unwrap();
-    for (from, id, expected) in [
-        ("bob@example.org", "<2@x>", "email:<1@x>"),
-        ("eve@example.org", "<3@x>", "email:<3@x>"),
-        ("ann@example.org", "<4@x>", "email:<1@x>"),
-    ] {
-        let lines = format!("Message-ID: {id}\r\nReferences: <1@x>\r\nSubject: Re: Lunch\r\n");
-        fixture.take(from, &lines, "Hello").await.unwrap();
-        assert_eq!(fixture.sessions().last().unwrap(), expected, "{from}");
+async fn threads_are_open_to_the_people_who_got_their_replies() {
+    const ANN: &str = "ann@example.org";
+    const BOB: &str = "bob@example.org";
+    for reply_all in [false, true] {
+        let fixture = IntakeFixture::new(|config| config.reply_all = reply_all);
+        let (joins, alone) = if reply_all { ("email:<1@x>", "email:<6@x>") } else { ("email:<2@x>", "email:<2@x>") };
+        for (from, id, cc, references, expected) in [
+            (ANN, "<1@x>", BOB, "", "email:<1@x>"),
+            (BOB, "<2@x>", ANN, "<1@x>", joins),
+            ("eve@example.org", "<3@x>", ANN, "<1@x>", "email:<3@x>"),
+            // Bob cannot talk alone in Ann's thread.
+            (BOB, "<4@x>", "", "<1@x>", "email:<4@x>"),
+            // Bob does not get the reply to this mail.
+            (ANN, "<5@x>", "", "<1@x>", "email:<1@x>"),
+            (BOB, "<6@x>", ANN, "<1@x> <2@x>", alone),
+        ] {
+            let lines = format!("Cc: {cc}\r\nMessage-ID: {id}\r\nReferences: {references}\r\nSubject: Re: Lunch\r\n");
+            fixture.take(from, &lines, "Hello").await.unwrap();
+            assert_eq!(fixture.sessions().last().unwrap(), expected, "{id} {reply_all}");
+            let is_read_by_others = fixture.inbox.accepted().pop().unwrap().settings.is_read_by_others;
+            assert_eq!(is_read_by_others, reply_all && !cc.is_empty(), "{id} {reply_all}");
+        }
+        let about_bob = about(&fixture.inbox.accepted()[1]);
+        assert_eq!(about_bob[0], "From: <bob@example.org>");
+        assert_eq!(about_bob.len(), if reply_all { 1 } else { 2 }, "the subject is shown in a new conversation");
+        // A mail with another person's id takes nothing from that person.
+        fixture.take("eve@example.org", "Message-ID: <1@x>\r\nSubject: Mine\r\n", "Hello").await.unwrap();
+        let made = fixture.sessions().pop().unwrap();
+        assert!(made.ends_with("@daoyou.invalid>"), "{made}");
+        fixture.take(ANN, "Message-ID: <7@x>\r\nReferences: <1@x>\r\n", "Hello").await.unwrap();
+        assert_eq!(fixture.sessions().last().unwrap(), "email:<1@x>");
     }
-    assert_eq!(about(&fixture.inbox.accepted()[1]), ["From: <bob@example.org>"]);
-    // A mail with another person's id takes nothing from that person.
-    fixture.take("eve@example.org", "Message-ID: <1@x>\r\nSubject: Mine\r\n", "Hello").await.unwrap();
-    let made = fixture.sessions().pop().unwrap();
-    assert!(made.ends_with("@daoyou.invalid>"), "{made}");
-    fixture.take("ann@example.org", "Message-ID: <5@x>\r\nReferences: <1@x>\r\n", "Hello").await.unwrap();
-    assert_eq!(fixture.sessions().last().unwrap(), "email:<1@x>");
+}
+
+#[tokio::test]
+async fn a_reply_to_a_mail_that_the_gateway_began_belongs_to_its_chat() {
+    let fixture = IntakeFixture::new(|_| {});
+    let (outbox, chat_id) = (uuid::Uuid::now_v7(), "Ann <ann@example.org>".to_owned());
+    fixture.inbox.mark_sent("email", outbox, SentMessage { is_notice: false, chat_id });
+    let begun = message_id(outbox, None, "here.test");
+    let reply = message_id(uuid::Uuid::now_v7(), Some(&begun), "here.test");
+    let kinds: Vec<_> = super::NOTE_AGES.iter().map(|(kind, _)| *kind).collect();
+    for (from, id, references, session, chat) in [
+        ("eve@example.org", "<1@x>", begun.clone(), "email:<1@x>", "<1@x>"),
+        ("ann@example.org", "<2@x>", begun.clone(), "email:Ann <ann@example.org>", begun.as_str()),
+        ("ann@example.org", "<3@x>", reply.clone(), "email:Ann <ann@example.org>", &begun),
+        ("ann@example.org", "<4@x>", format!("{begun} {reply}"), "email:Ann <ann@example.org>", &begun),
+    ] {
+        let lines = format!("Message-ID: {id}\r\nReferences: {references}\r\nSubject: Re: News\r\n");
+        fixture.take(from, &lines, "Hello").await.unwrap();
+        let message = fixture.inbox.accepted().pop().unwrap();
+        assert_eq!((message.session_key().as_str(), message.chat_id.as_str()), (session, chat), "{id}");
+        if id == "<3@x>" {
+            fixture.inbox.forget_notes(&kinds);
+        }
+    }
 }
 
 #[tokio::test]
@@ -184,9 +218,12 @@ async fn the_same_mail_is_one_message() {
         Ok(IntakeOutcome::Accepted)
     );
     assert_eq!((fixture.inbox.accepted().len(), fixture.cursor().await), (2, "1:4".to_owned()));
+    assert_eq!(fixture.take("eve@evil.test", lines, "Hello").await, Ok(IntakeOutcome::Skipped));
+    let of_stranger = format!("{}From: eve@evil.test\r\nTo: dao@here.test\r\n{lines}", proven("evil.test"));
     let proven = proven("example.org");
     let header = |lines: &str, end: &str| format!("{proven}From: ann@example.org\r\nTo: dao@here.test\r\n{lines}{end}");
     for (header, known) in [
+        (of_stranger, Some(IntakeOutcome::Skipped)),
         (header(lines, "\r\n"), Some(IntakeOutcome::Accepted)),
         (header(lines, ""), Some(IntakeOutcome::Accepted)),
         (header("Date: Mon, 2 Nov 2026 10:00:00 +0000\r\n", "\r\n"), Some(IntakeOutcome::Accepted)),
@@ -217,7 +254,7 @@ async fn automatic_and_unlisted_mail_is_skipped() {
 async fn unsubscribed_senders_get_no_mail_until_they_subscribe() {
     let fixture = IntakeFixture::new(|_| {});
     let ann = "ann@example.org";
-    let NoticeTexts { unsubscribed, subscribed, .. } = NoticeTexts::ENGLISH;
+    let &NoticeTexts { unsubscribed, subscribed, .. } = NoticeTexts::of(Language::En);
     let mut id = 0;
     for (from, subject, text, taken, reply) in [
         (ann, "Lunch", "Hello", IntakeOutcome::Accepted, None),
@@ -245,7 +282,7 @@ async fn unsubscribed_senders_get_no_mail_until_they_subscribe() {
 #[tokio::test]
 async fn strangers_are_refused_once_a_day() {
     let fixture = IntakeFixture::new(|config| config.strangers = StrangerPolicy::Refuse);
-    let refused = NoticeTexts::ENGLISH.refused.to_owned();
+    let refused = NoticeTexts::of(Language::En).refused.to_owned();
     fixture
         .take("eve@evil.test", "Message-ID: <1@x>\r\nReferences: <0@x>\r\nSubject: Hello\r\n", "secret")
         .await
@@ -272,7 +309,7 @@ async fn strangers_are_refused_once_a_day() {
 
 #[tokio::test]
 async fn a_flood_ends_in_silence() {
-    let fixture = IntakeFixture::new(|config| config.hourly_limit = 2);
+    let fixture = IntakeFixture::new(|config| (config.hourly_limit, config.reply_all) = (2, true));
     let take = async |from: &str, n: usize, thread: &str| {
         let lines =
             format!("Message-ID: <{n}@x>\r\nReferences: <{thread}@x>\r\nCc: ann@example.org, bob@example.org\r\n");

@@ -3,14 +3,14 @@
 use super::limits::ParseLimits;
 use super::mime::MimePart;
 use crate::attachment_folder::IncomingFile;
-use crate::sanitize::{sanitize_line, truncate};
+use crate::sanitize::sanitize_line;
 use crate::text::format_size;
 
 /// The size in bytes below which an image that only the HTML displays counts as decoration.
 const MAX_LOGO: usize = 10_000;
 /// Largest number of remarks.
 const MAX_REMARKS: usize = 30;
-/// Longest file name in bytes; the rest is cut.
+/// Longest file name in bytes; of a longer one, the end is kept, because it has the extension.
 const MAX_NAME: usize = 300;
 
 /// Collects the attachments and remarks of a mail and of the mails inside it.
@@ -73,7 +73,7 @@ impl<'l> AttachmentCollector<'l> {
     /// Returns the name of the attachment, or a name derived from its media type.
     fn file_name(&self, part: &MimePart<'_>, media_type: &str) -> String {
         let mut name = part.file_name().map(sanitize_line).unwrap_or_default();
-        truncate(&mut name, MAX_NAME);
+        name.drain(..name.ceil_char_boundary(name.len().saturating_sub(MAX_NAME)));
         if !name.is_empty() {
             return name;
         }

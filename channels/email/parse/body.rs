@@ -40,7 +40,7 @@ pub struct BodyReader<'l> {
     parts_room: usize,
     /// The nesting depth of mails and of multiparts without a boundary. Each level holds a copy.
     level: usize,
-    /// True if another mail, or a report about one, was read. Its text is not the sender's.
+    /// True if another mail, a report about one, or an invitation was read. Its text is not the sender's.
     has_foreign_text: bool,
 }
 
@@ -93,7 +93,7 @@ impl<'l> BodyReader<'l> {
         }
         let mut found = strip_quotes(&text, is_forward_subject(subject), is_reply);
         append(&mut found.text, &separate);
-        found.is_forward |= self.has_foreign_text;
+        found.is_forward |= self.has_foreign_text || is_forward_subject(subject);
         found
     }
 
@@ -127,6 +127,8 @@ impl<'l> BodyReader<'l> {
             }
             "text/calendar" | "application/ics" => {
                 let description = calendar::describe(&self.decode_text(part));
+                // An invitation may be another person's, and may name anybody as its organizer.
+                self.has_foreign_text |= description.is_some();
                 if description.is_none() || is_attached || is_named {
                     self.attachments.add(part, is_related);
                 }
@@ -332,7 +334,6 @@ fn is_stub(plain: &[TextBlock], page: &[TextBlock]) -> bool {
         "view this email",
         "view this message",
         "view in browser",
-        "view it in your browser",
         "in your browser",
         "html version",
         "html format",

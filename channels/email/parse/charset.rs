@@ -17,13 +17,12 @@ pub fn decode(bytes: &[u8], label: Option<&str>) -> String {
         _ => {}
     }
     match Encoding::for_label(label.as_bytes()) {
-        Some(utf8) if utf8 == UTF_8 => guess(bytes),
+        Some(encoding) if encoding == UTF_8 || encoding == REPLACEMENT => guess(bytes),
         // Text is never valid UTF-8 by accident; some programs label UTF-8 wrongly.
-        Some(western) if western == WINDOWS_1252 && !bytes.is_ascii() && std::str::from_utf8(bytes).is_ok() => {
+        Some(encoding) if encoding == WINDOWS_1252 && !bytes.is_ascii() && std::str::from_utf8(bytes).is_ok() => {
             guess(bytes)
         }
-        Some(known) if known != REPLACEMENT => known.decode(bytes).0.into_owned(),
-        Some(_) => guess(bytes),
+        Some(encoding) => encoding.decode(bytes).0.into_owned(),
         None => match charset_decoder(label.as_bytes()) {
             Some(decode) => decode(bytes),
             None => guess(bytes),

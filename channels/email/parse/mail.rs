@@ -22,6 +22,7 @@ pub fn parse_mail(raw: &[u8], limits: &ParseLimits) -> ParsedMail {
     let mut mail = tree.parts.first().map(|part| parse_header(&part.fields, limits)).unwrap_or_default();
     let is_reply = !(mail.in_reply_to.is_empty() && mail.references.is_empty()) || is_reply_subject(&mail.subject);
     let found = reader.text(&tree, &mail.subject, is_reply);
+    mail.fits_its_type = tree.fits_its_type(limits.text_parts);
     mail.headers = tree.parts.first_mut().map(|part| std::mem::take(&mut part.fields.0)).unwrap_or_default();
     mail.is_forward = found.is_forward;
     (mail.text, mail.cut) = (found.text, found.removed);

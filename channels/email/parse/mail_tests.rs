@@ -33,7 +33,7 @@ fn all_fields_of_a_mail_are_parsed() {
     assert_eq!(found.date.unwrap().to_string(), "2026-03-03T02:00:00Z");
     assert_eq!((found.text.as_str(), found.cut.as_str()), ("好的。", "> 日程?"));
     assert_eq!(found.headers[2], ("references".to_owned(), "<1@x.org> <2@x.org>".to_owned()));
-    assert!(!found.is_forward && found.attachments.is_empty() && found.remarks.is_empty());
+    assert!(found.fits_its_type && !found.is_forward && found.attachments.is_empty() && found.remarks.is_empty());
 }
 
 #[test]
@@ -125,6 +125,10 @@ fn attachments_are_collected_within_limits() {
     ];
     assert_eq!(names(&found)[..4], expected);
 
+    let long = format!("Content-Type: application/pdf; name={}.pdf\r\n\r\n%PDF", "ä".repeat(400));
+    let found = parse(&multipart("mixed", &[&long]));
+    assert!(found.attachments[0].name.ends_with("ä.pdf") && found.attachments[0].name.len() <= 300);
+
     let limits = ParseLimits { files: 2, file_size: 4, files_size: 6, ..ParseLimits::default() };
     let file = |name: &str, bytes: &str| {
         format!("Content-Type: a/b\r\nContent-Disposition: attachment; filename={name}\r\n\r\n{bytes}")
@@ -195,6 +199,46 @@ fn the_header_of_another_mail_is_another_persons_text() {
 }
 
 #[test]
+fn the_subject_of_a_forwarded_mail_suffices() {
+    for (subject, expected) in [("Fwd: x", true), ("RV: x", true), ("I: x", true), ("Re: Fwd: x", false), ("x", false)]
+    {
+        for text in ["Do it.", "Katso alla.\r\n\r\nLähettäjä: Eve\r\n\r\nDo it.", ""] {
+            assert_eq!(parse(&format!("Subject: {subject}\r\n\r\n{text}")).is_forward, expected, "{subject}: {text}");
+        }
+    }
+}
+
+/// Somebody who sends a mail on may have replaced the two fields.
+#[test]
+fn a_body_that_another_type_fits_is_noticed() {
+    let parts = multipart("mixed", &["Content-Type: text/plain\r\n\r\nhello", "Content-Type: text/plain\r\n\r\nx"]);
+    let (_, body) = parts.split_once("\r\n").unwrap();
+    let code = "Content-Transfer-Encoding";
+    for (header, body, expected) in [
+        ("Content-Type: multipart/mixed; boundary=b", body, true),
+        ("Content-Type: multipart/mixed; boundary=c", body, false),
+        ("Content-Type: multipart/report; boundary=b", body, false),
+        ("Content-Type: multipart/mixed", body, false),
+        ("Content-Type: text/plain", body, false),
+        ("Content-Type: text/html", body, false),
+        ("X: 1", body, false),
+        ("X: 1", "\r\nNo.\r\n> Pay\r\n-- \r\nAnn", true),
+        ("X: 1", "\r\n<p>No.</p><blockquote>Pay</blockquote>", false),
+        ("Content-Type: text/html", "\r\n\r\n<p>No.</p>", true),
+        ("Content-Type: text/html", "\r\nNo.\r\n> Pay", false),
+        ("Content-Type: application/octet-stream", "\r\nNo.", false),
+        (&format!("{code}: base64"), "\r\nTm8u\r\nTm8=\r\n", true),
+        (&format!("{code}: base64"), "\r\nNo.\r\n> UGF5", false),
+        (&format!("{code}: base64\r\nContent-Type: text/html"), "\r\nTm8u", false),
+        (&format!("{code}: quoted-printable"), "\r\nn=C3=B6 =\r\n> x", true),
+        (&format!("{code}: quoted-printable"), "\r\nNo.\r\n> =0aPay", false),
+        (&format!("{code}: 8bit"), "\r\nNo.\r\n> x=\r\nPay", false),
+    ] {
+        assert_eq!(parse(&format!("{header}\r\n{body}")).fits_its_type, expected, "{header}\n{body}");
+    }
+}
+
+#[test]
 fn mails_in_mails_are_forwards() {
     let inner =
         multipart("mixed", &["\r\nPay me\r\n-- \r\nEve", "Content-Type: application/pdf; name=bill.pdf\r\n\r\n%PDF"]);
@@ -232,7 +276,7 @@ fn invitations_are_described() {
     let alternative = alternative.replace("\"b\"", "\"i\"").replace("--b", "--i");
     let found = parse(&multipart("mixed", &[&alternative, &file]));
     assert_eq!(found.text, "Come!\n\nInvitation: Lunch\nWhen: 2026-03-03 (Tuesday) 12:00 (UTC)");
-    assert_eq!(found.attachments.len(), 1);
+    assert_eq!((found.attachments.len(), found.is_forward), (1, true), "an invitation may be another person's");
 }
 
 #[test]

@@ -64,6 +64,50 @@ impl<'a> MimeTree<'a> {
         parser.close(0, raw.len());
         parser.tree
     }
+
+    /// Returns true if the body fits the mail's Content-Type and Content-Transfer-Encoding, and no others with which a
+    /// quotation or an attachment would not be read as text. Reads at most `max` bytes of a text.
+    ///
+    /// Somebody who sends a signed mail on can change these two fields, unless the signature covers them.
+    pub fn fits_its_type(&self, max: usize) -> bool {
+        let Some(whole) = self.parts.first() else { return true };
+        let mut lines = whole.body.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii_end);
+        if let Some(kind) = whole.content.value.strip_prefix("multipart/") {
+            let first = lines.find_map(|line| line.strip_prefix(b"--").filter(|rest| !rest.is_empty()));
+            let boundary = whole.content.param("boundary").map(|boundary| boundary.trim_end().as_bytes());
+            return matches!(kind, "mixed" | "alternative" | "related" | "signed")
+                && first.is_some()
+                && first == boundary;
+        }
+        let is_field = |line: &[u8]| line.get(..8).is_some_and(|start| start.eq_ignore_ascii_case(b"content-"));
+        let encoding = whole.transfer_encoding();
+        let mut is_delimited = false;
+        for line in lines {
+            let is_odd = match encoding {
+                TransferEncoding::Base64 => {
+                    !line.iter().all(|byte| byte.is_ascii_alphanumeric() || b"+/=".contains(byte))
+                }
+                // RFC 2045, section 6.7: a line break of a text is not encoded.
+                TransferEncoding::QuotedPrintable => {
+                    let breaks =
+                        |code: &[u8]| [b"=0A", b"=0D"].iter().any(|line_break| code.eq_ignore_ascii_case(*line_break));
+                    line.windows(3).any(breaks)
+                }
+                // A line of quoted-printable that continues.
+                TransferEncoding::Identity => line.ends_with(b"="),
+            };
+            if is_odd || (is_delimited && is_field(line)) {
+                return false;
+            }
+            is_delimited = line.starts_with(b"--");
+        }
+        let text = encoding.decode(whole.body, max);
+        match whole.content.value.as_str() {
+            "text/html" => text.trim_ascii_start().starts_with(b"<"),
+            "text/plain" => !text.windows(2).any(|tag| tag == b"</"),
+            _ => false,
+        }
+    }
 }
 
 /// A multipart that is being parsed.

@@ -26,5 +26,6 @@ mod hostile_tests;
 #[cfg(test)]
 mod mail_tests;
 
+pub use address_list::parse_address_list;
 pub use limits::ParseLimits;
 pub use mail::parse_mail;

@@ -67,14 +67,10 @@ fn decode_quoted_printable(bytes: &[u8], max: usize) -> Vec<u8> {
         }
         let text = line.trim_ascii_end();
         let ends = line.len() > text.len() && line.ends_with(b"\n");
-        match text.strip_suffix(b"=") {
-            Some(text) => out.extend(decode_hex_escapes(text, b'=')),
-            None => {
-                out.extend(decode_hex_escapes(text, b'='));
-                if ends {
-                    out.push(b'\n');
-                }
-            }
+        let continued = text.strip_suffix(b"=");
+        out.extend(decode_hex_escapes(continued.unwrap_or(text), b'='));
+        if ends && continued.is_none() {
+            out.push(b'\n');
         }
     }
     out.truncate(max);

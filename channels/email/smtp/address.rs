@@ -4,6 +4,7 @@ use lettre::Address;
 use lettre::message::Mailbox;
 
 use crate::email::address::ascii_domain;
+use crate::email::message_id::{is_message_id, is_thread};
 use crate::text::{one_line, truncate};
 
 /// The longest display name, in characters.
@@ -24,6 +25,19 @@ pub fn mailbox(text: &str) -> Result<Mailbox, String> {
     };
     let name: String = unquote(name).chars().take(MAX_NAME).collect();
     Ok(Mailbox::new((!name.is_empty()).then_some(name), self::parse_address(address)?))
+}
+
+/// Checks that a chat is an address, or a thread, which the Message-ID of its first mail names.
+///
+/// # Errors
+///
+/// One line that describes the problem.
+pub fn check_chat(chat: &str) -> Result<(), String> {
+    if !is_thread(chat) {
+        return mailbox(chat).map(drop);
+    }
+    let shown = || truncate(&one_line(chat), 80);
+    is_message_id(chat).then_some(()).ok_or_else(|| format!("{:?} is not the Message-ID of a mail", shown()))
 }
 
 /// Returns true if two addresses are the same, ignoring case. RFC 5321, section 2.4, lets a local part depend on case,
@@ -77,6 +91,23 @@ mod tests {
         }
         for wrong in ["", "ann", "@example.org", "ann@", "a b@example.org", "ann@exa mple.org", "ann@例/子.测试"] {
             assert!(mailbox(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_chat_is_an_address_or_a_thread() {
+        for (chat, fault) in [
+            ("ann@example.org", None),
+            ("Ann <ann@example.org>", None),
+            ("<1@example.org>", None),
+            ("not an address", Some("\"not an address\" is not an e-mail address such as \"name@example.org\"")),
+            (
+                "a@b.test, c@d.test",
+                Some("\"a@b.test, c@d.test\" is not an e-mail address such as \"name@example.org\""),
+            ),
+            ("<1 @example.org>", Some("\"<1 @example.org>\" is not the Message-ID of a mail")),
+        ] {
+            assert_eq!(check_chat(chat).err().as_deref(), fault, "{chat}");
         }
     }
 }

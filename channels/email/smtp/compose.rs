@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use lettre::Message;
 use lettre::address::Address;
 use lettre::message::header::{ContentDisposition, ContentTransferEncoding, ContentType, HeaderName, HeaderValue};
-use lettre::message::{Body, Mailbox, MultiPart, SinglePart};
+use lettre::message::{Body, Mailbox, MessageBuilder, MultiPart, SinglePart};
 
 use super::address::{self, mailbox};
 use super::{html, markdown, plain, references};
@@ -48,13 +48,7 @@ pub struct ComposedMail {
 pub struct MailComposer {
     from: Mailbox,
     reply_all: bool,
-    texts: MailTexts,
-}
-
-/// The target of a mail: an existing thread or a new one.
-enum MailTarget<'a> {
-    Thread { root: &'a str, context: &'a ReplyContext },
-    New { to: &'a str },
+    texts: &'static MailTexts,
 }
 
 struct MailBody {
@@ -69,7 +63,7 @@ impl MailComposer {
     /// # Errors
     ///
     /// One line: `address` is not an address.
-    pub fn new(address: &str, name: &str, reply_all: bool, texts: MailTexts) -> Result<Self, String> {
+    pub fn new(address: &str, name: &str, reply_all: bool, texts: &'static MailTexts) -> Result<Self, String> {
         let name = one_line(name);
         let from = Mailbox::new((!name.is_empty()).then_some(name), mailbox(address)?.email);
         Ok(Self { from, reply_all, texts })
@@ -87,8 +81,8 @@ impl MailComposer {
         load: &AttachmentLoader,
         room: u64,
     ) -> Result<ComposedMail, String> {
-        let target = MailTarget::of(message, context)?;
-        let (to, cc) = self.recipients(&target)?;
+        let thread = answered_thread(message, context)?;
+        let (to, cc) = self.recipients(message, thread)?;
         let content = normalize_text(&message.content);
         let (content, is_cut) = cut_text(&content, MAX_TEXT);
         let text_room = u64::try_from(content.len()).unwrap_or(u64::MAX).saturating_mul(6).saturating_add(20_000);
@@ -97,24 +91,17 @@ impl MailComposer {
         if is_cut {
             remarks.insert(0, self.texts.cut_text.to_owned());
         }
-        let text = self.text(content, &remarks, target.quote());
-        let root = match &target {
-            MailTarget::Thread { root, .. } => Some(*root),
-            MailTarget::New { .. } => None,
-        };
+        let text = self.text(content, &remarks, thread.and_then(|context| context.quote.as_ref()));
+        let root = thread.map(|_| message.chat_id.as_str());
         let id = message_id::message_id(message.id, root, self.from.email.domain());
         let has_files = !files.is_empty();
         // The mail builder panics for a date before 1970, which a wrong clock may give.
         let date = SystemTime::from(message.created_at.max(Timestamp::UNIX_EPOCH));
-        let mut builder = Message::builder().date(date).from(self.from.clone());
-        for recipient in &to {
-            builder = builder.to(recipient.clone());
-        }
-        for recipient in &cc {
-            builder = builder.cc(recipient.clone());
-        }
-        builder = builder.subject(self.subject(&target, message, &text.first_line)).message_id(Some(id.clone()));
-        for (name, value) in self.fields(&target) {
+        let builder = Message::builder().date(date).from(self.from.clone());
+        let builder = to.iter().cloned().fold(builder, MessageBuilder::to);
+        let mut builder = cc.iter().cloned().fold(builder, MessageBuilder::cc);
+        builder = builder.subject(self.subject(message, thread, &text.first_line)).message_id(Some(id.clone()));
+        for (name, value) in self.fields(thread) {
             builder = builder.raw_header(HeaderValue::new(HeaderName::new_from_ascii_str(name), value));
         }
         let made = builder
@@ -131,11 +118,12 @@ impl MailComposer {
         })
     }
 
-    fn recipients(&self, target: &MailTarget<'_>) -> Result<(Vec<Mailbox>, Vec<Mailbox>), String> {
-        let context = match target {
-            MailTarget::New { to } => return Ok((vec![mailbox(to)?], Vec::new())),
-            MailTarget::Thread { context, .. } => context,
-        };
+    fn recipients(
+        &self,
+        message: &OutboundMessage,
+        thread: Option<&ReplyContext>,
+    ) -> Result<(Vec<Mailbox>, Vec<Mailbox>), String> {
+        let Some(context) = thread else { return Ok((vec![mailbox(&message.chat_id)?], Vec::new())) };
         let mut to = Vec::new();
         let mut wrong = "the mail that it answers names nobody to answer to".to_owned();
         for text in context.to.iter().take(MAX_RECIPIENTS) {
@@ -158,36 +146,25 @@ impl MailComposer {
         Ok((to, cc))
     }
 
-    fn subject(&self, target: &MailTarget<'_>, message: &OutboundMessage, first_line: &str) -> String {
-        match target {
-            MailTarget::Thread { context, .. } => reply_subject(&context.subject, self.texts.no_subject),
-            MailTarget::New { .. } => {
-                new_subject(message.context.subject.as_deref(), first_line, self.texts.default_subject)
-            }
+    fn subject(&self, message: &OutboundMessage, thread: Option<&ReplyContext>, first_line: &str) -> String {
+        match thread {
+            Some(context) => reply_subject(&context.subject, self.texts.no_subject),
+            None => new_subject(message.context.subject.as_deref(), first_line, self.texts.default_subject),
         }
     }
 
     /// Returns the header fields that name the thread and mark the mail as automatic (RFC 3834, section 5).
-    fn fields(&self, target: &MailTarget<'_>) -> Vec<(&'static str, String)> {
-        let mut fields = Vec::new();
-        match target {
-            MailTarget::Thread { context, .. } => {
-                if let Some(id) = references::in_reply_to(context) {
-                    fields.push(("In-Reply-To", id));
-                }
-                if let Some(chain) = references::chain(context) {
-                    fields.push(("References", chain));
-                }
-                fields.push(("Auto-Submitted", "auto-replied".to_owned()));
-            }
-            MailTarget::New { .. } => fields.push(("Auto-Submitted", "auto-generated".to_owned())),
-        }
-        // Exchange reads this field instead: no receipts, no out-of-office replies.
-        fields.push(("X-Auto-Response-Suppress", "All".to_owned()));
-        if let Some(uri) = self.unsubscribe() {
-            fields.push(("List-Unsubscribe", uri));
-        }
-        fields
+    fn fields(&self, thread: Option<&ReplyContext>) -> impl Iterator<Item = (&'static str, String)> {
+        let kind = if thread.is_some() { "auto-replied" } else { "auto-generated" };
+        let fields = [
+            ("In-Reply-To", thread.and_then(references::in_reply_to)),
+            ("References", thread.and_then(references::chain)),
+            ("Auto-Submitted", Some(kind.to_owned())),
+            // Exchange reads this field instead: no receipts, no out-of-office replies.
+            ("X-Auto-Response-Suppress", Some("All".to_owned())),
+            ("List-Unsubscribe", self.unsubscribe()),
+        ];
+        fields.into_iter().filter_map(|(name, value)| Some((name, value?)))
     }
 
     /// Returns the value of List-Unsubscribe (RFC 2369, section 3.2).
@@ -235,10 +212,8 @@ impl MailComposer {
                 Err(error) => {
                     tracing::warn!(path = attachment.path, %error, "an attachment is missing in a mail");
                     let is_missing = error.kind() == io::ErrorKind::NotFound;
-                    remarks.push(fill(
-                        if is_missing { self.texts.missing_file } else { self.texts.unreadable_file },
-                        &[&name],
-                    ));
+                    let text = if is_missing { self.texts.missing_file } else { self.texts.unreadable_file };
+                    remarks.push(fill(text, &[&name]));
                 }
             }
         }
@@ -250,23 +225,18 @@ impl MailComposer {
     }
 }
 
-impl<'a> MailTarget<'a> {
-    fn of(message: &'a OutboundMessage, context: Option<&'a ReplyContext>) -> Result<Self, String> {
-        let chat = message.chat_id.as_str();
-        if !message_id::is_thread(chat) {
-            return Ok(Self::New { to: chat });
-        }
-        match context {
-            Some(context) => Ok(Self::Thread { root: chat, context }),
-            None => Err(format!("nothing is known of the thread {}, so there is nobody to write to", one_line(chat))),
-        }
+/// Returns the context of the thread that a mail belongs to; `None` for a mail that begins one.
+fn answered_thread<'a>(
+    message: &OutboundMessage,
+    context: Option<&'a ReplyContext>,
+) -> Result<Option<&'a ReplyContext>, String> {
+    let chat = &message.chat_id;
+    if !message_id::is_thread(chat) {
+        return Ok(None);
     }
-
-    fn quote(&self) -> Option<&'a ReplyQuote> {
-        match self {
-            Self::Thread { context, .. } => context.quote.as_ref(),
-            Self::New { .. } => None,
-        }
+    match context {
+        Some(context) => Ok(Some(context)),
+        None => Err(format!("nothing is known of the thread {}, so there is nobody to write to", one_line(chat))),
     }
 }
 

@@ -12,6 +12,7 @@ use crate::email::message_id;
 use crate::email::subject::reply_subject;
 use crate::email::texts::MailTexts;
 use crate::message::{Attachment, OutboundMessage};
+use crate::text::Language;
 
 const ROOT: &str = "<root@example.org>";
 
@@ -35,7 +36,7 @@ pub fn answering() -> ReplyContext {
 }
 
 fn composer() -> MailComposer {
-    MailComposer::new("assistant@example.net", "Dào Yǒu", false, MailTexts::ENGLISH).unwrap()
+    MailComposer::new("assistant@example.net", "Dào Yǒu", false, MailTexts::of(Language::En)).unwrap()
 }
 
 fn no_files(_: &Attachment, _: u64) -> io::Result<Vec<u8>> {
@@ -122,7 +123,7 @@ fn a_mail_that_is_no_reply_begins_a_thread() {
 
 #[test]
 fn cc_is_kept_only_if_configured_and_never_contains_our_address() {
-    let composer = MailComposer::new("assistant@example.net", "", true, MailTexts::CHINESE).unwrap();
+    let composer = MailComposer::new("assistant@example.net", "", true, MailTexts::of(Language::Zh)).unwrap();
     let mail = composer.compose(&message(ROOT, "x"), Some(&answering()), &no_files, MAX_MAIL).unwrap();
     assert_eq!(header(&mail, "Cc").as_deref(), Some("bob@example.org"));
     assert_eq!(header(&mail, "From").as_deref(), Some("assistant@example.net"));
@@ -255,5 +256,5 @@ fn a_message_without_a_recipient_is_an_error() {
         let fault = composer().compose(&message(chat_id, "x"), answering, &no_files, MAX_MAIL).unwrap_err();
         assert!(fault.contains(words), "{fault}");
     }
-    assert!(MailComposer::new("nonsense", "", false, MailTexts::ENGLISH).is_err());
+    assert!(MailComposer::new("nonsense", "", false, MailTexts::of(Language::En)).is_err());
 }

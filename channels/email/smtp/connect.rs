@@ -13,7 +13,6 @@ use lettre::transport::smtp::authentication::{Credentials, Mechanism};
 use lettre::transport::smtp::client::AsyncSmtpConnection;
 use lettre::transport::smtp::commands::Ehlo;
 use lettre::transport::smtp::extension::ClientId;
-use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
@@ -22,6 +21,7 @@ use tokio_rustls::TlsConnector;
 use super::failure::{SmtpFailure, SmtpOutcome, SmtpStage};
 use super::stream::{DataEnd, Duplex, SmtpStream};
 use crate::email::account::{Login, MailServer, xoauth2_response};
+use crate::email::certificate::MailTls;
 use crate::email::config::Tls;
 use crate::settings::Secret;
 
@@ -55,17 +55,8 @@ pub struct SmtpSession {
     pub size_limit: Option<u64>,
 }
 
-/// Returns the name of a server for messages.
-pub fn server_label(server: &MailServer) -> String {
-    format!("SMTP server {}:{}", server.host, server.port)
-}
-
 /// Connects and logs in. After a refused token, retries once with a new token.
-pub async fn open(
-    server: &MailServer,
-    tls: &Arc<ClientConfig>,
-    limits: &SmtpTimeouts,
-) -> Result<SmtpSession, SmtpFailure> {
+pub async fn open(server: &MailServer, tls: &MailTls, limits: &SmtpTimeouts) -> Result<SmtpSession, SmtpFailure> {
     match (try_open(server, tls, limits).await, &server.login) {
         (Err(failure), Login::Token(command)) if failure.is_refused_login() => {
             command.forget().await;
@@ -75,11 +66,7 @@ pub async fn open(
     }
 }
 
-async fn try_open(
-    server: &MailServer,
-    tls: &Arc<ClientConfig>,
-    limits: &SmtpTimeouts,
-) -> Result<SmtpSession, SmtpFailure> {
+async fn try_open(server: &MailServer, tls: &MailTls, limits: &SmtpTimeouts) -> Result<SmtpSession, SmtpFailure> {
     let mut session = open_session(server, tls, limits).await?;
     log_in(&mut session.smtp, server, limits).await?;
     Ok(session)
@@ -100,11 +87,7 @@ pub async fn run_step<T>(
     }
 }
 
-async fn open_session(
-    server: &MailServer,
-    tls: &Arc<ClientConfig>,
-    limits: &SmtpTimeouts,
-) -> Result<SmtpSession, SmtpFailure> {
+async fn open_session(server: &MailServer, tls: &MailTls, limits: &SmtpTimeouts) -> Result<SmtpSession, SmtpFailure> {
     let host = server.host.trim_matches(['[', ']']);
     let mut tcp =
         with_timeout(SmtpStage::Connect, limits.connect, connect_tcp(host, server.port, limits.connect / 3)).await?;
@@ -193,14 +176,16 @@ async fn reply(stream: &mut BufReader<&mut TcpStream>) -> std::io::Result<String
 async fn tls_handshake(
     tcp: TcpStream,
     host: &str,
-    tls: &Arc<ClientConfig>,
+    tls: &MailTls,
     limits: &SmtpTimeouts,
 ) -> Result<Box<dyn Duplex>, SmtpFailure> {
     let name = ServerName::try_from(host.to_owned()).map_err(|_| {
         SmtpFailure::new(SmtpStage::Tls, SmtpOutcome::Retry, format!("{host} is no name that a certificate can have"))
     })?;
-    let shaking = TlsConnector::from(Arc::clone(tls)).connect(name, tcp);
-    Ok(Box::new(with_timeout(SmtpStage::Tls, limits.connect, shaking).await?))
+    let shaking = TlsConnector::from(Arc::clone(&tls.config)).connect(name.clone(), tcp);
+    let stream = with_timeout(SmtpStage::Tls, limits.connect, shaking).await?;
+    tls.expiries.record(&name, stream.get_ref().1);
+    Ok(Box::new(stream))
 }
 
 async fn with_timeout<T>(

@@ -26,8 +26,7 @@ impl FlowedText {
     /// Appends `line` below `depth` quotation marks. A line that is too long is wrapped; a reader that knows the format joins it again.
     pub fn push_wrapped(&mut self, line: &str, depth: usize) {
         let width = WIDTH.saturating_sub(depth + 2).max(20);
-        let line = line.trim_end();
-        let mut rest = line;
+        let mut rest = line.trim_end();
         while let Some(at) = break_at(rest, width) {
             let (head, tail) = rest.split_at(at);
             self.push(head, depth);
@@ -67,13 +66,10 @@ fn break_at(line: &str, width: usize) -> Option<usize> {
     for (at, grapheme) in line.grapheme_indices(true) {
         if at > 0 && may_break(before, grapheme) {
             // A break beyond the width is better than none; a long word is not broken.
-            if columns > width && best.is_some() {
-                return best;
+            if columns > width {
+                return best.or(Some(at));
             }
             best = Some(at);
-            if columns > width {
-                return best;
-            }
         }
         // A space at the end of a line takes no column.
         columns += grapheme.width();

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use async_trait::async_trait;
+use futures_util::future::BoxFuture;
 use tokio::sync::Semaphore;
 
 use super::compose::{AttachmentLoader, ComposedMail, MAX_MAIL, MailComposer};
@@ -26,16 +26,8 @@ const NAME: &str = "smtp";
 /// The name of the notice that a call waits for the owner's approval.
 const APPROVAL: &str = "approval";
 
-/// A store for copies of sent mails.
-#[async_trait]
-pub trait SentCopy: Send + Sync {
-    /// Stores one mail.
-    ///
-    /// # Errors
-    ///
-    /// One line: the copy could not be stored.
-    async fn store(&self, mail: Vec<u8>) -> Result<(), String>;
-}
+/// Stores a copy of a sent mail. The error is one line: the copy could not be stored.
+pub type StoreCopy = dyn Fn(Vec<u8>) -> BoxFuture<'static, Result<(), String>> + Send + Sync;
 
 /// The result of sending a mail.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -51,7 +43,7 @@ pub struct Mailer {
     composer: MailComposer,
     pool: Arc<SmtpPool>,
     load: Arc<AttachmentLoader>,
-    sent_copy: Option<Arc<dyn SentCopy>>,
+    store_copy: Option<Arc<StoreCopy>>,
     copying: Arc<Semaphore>,
     /// The bytes that further waiting copies may take.
     copy_room: Arc<Semaphore>,
@@ -66,7 +58,7 @@ impl Mailer {
     pub fn new(
         account: Arc<Account>,
         config: &EmailConfig,
-        texts: MailTexts,
+        texts: &'static MailTexts,
         files: OutgoingFiles,
     ) -> Result<Self, String> {
         let load = Arc::new(move |file: &Attachment, limit| files.load(file, limit));
@@ -76,7 +68,7 @@ impl Mailer {
     pub(super) fn with_parts(
         account: Arc<Account>,
         config: &EmailConfig,
-        texts: MailTexts,
+        texts: &'static MailTexts,
         load: Arc<AttachmentLoader>,
         limits: SmtpTimeouts,
     ) -> Result<Self, String> {
@@ -84,14 +76,13 @@ impl Mailer {
         let pool = SmtpPool::new(Arc::clone(&account), limits);
         let copying = Arc::new(Semaphore::new(MAX_COPIES));
         let copy_room = Arc::new(Semaphore::new(MAX_COPY_BYTES));
-        Ok(Self { account, composer, pool, load, sent_copy: None, copying, copy_room })
+        Ok(Self { account, composer, pool, load, store_copy: None, copying, copy_room })
     }
 
     /// Stores a copy of each sent mail, if possible.
     #[must_use]
-    pub fn with_sent_copy(mut self, sent_copy: Arc<dyn SentCopy>) -> Self {
-        self.sent_copy = Some(sent_copy);
-        self
+    pub fn storing_copies(self, store_copy: Arc<StoreCopy>) -> Self {
+        Self { store_copy: Some(store_copy), ..self }
     }
 
     /// Sends a message. A `chat_id` in angle brackets names the thread that the mail belongs to; with `context`, the mail
@@ -193,7 +184,7 @@ impl Mailer {
 
     /// Stores a copy, which waits while many others are being stored. A failure is only logged, because the mail is sent already.
     fn store_copy(&self, mail: ComposedMail) {
-        let Some(sent_copy) = self.sent_copy.clone() else { return };
+        let Some(store_copy) = self.store_copy.clone() else { return };
         let bytes = u32::try_from(mail.bytes.len()).unwrap_or(u32::MAX);
         let Ok(room) = Arc::clone(&self.copy_room).try_acquire_many_owned(bytes) else {
             let (mail, limit) = (mail.id, MAX_COPY_BYTES);
@@ -208,7 +199,7 @@ impl Mailer {
         let copying = Arc::clone(&self.copying);
         tokio::spawn(async move {
             let permit = copying.acquire().await;
-            if let Err(reason) = sent_copy.store(mail.bytes).await {
+            if let Err(reason) = store_copy(mail.bytes).await {
                 tracing::warn!(mail = mail.id, reason, "no copy of a sent mail is stored");
             }
             drop((permit, room));
@@ -216,7 +207,7 @@ impl Mailer {
     }
 }
 
-fn advice(failure: &SmtpFailure) -> String {
+fn advice(failure: &SmtpFailure) -> &'static str {
     match failure.stage {
         SmtpStage::Connect => {
             "set smtp_host and smtp_port to the provider's, or start the server; mails wait meanwhile"
@@ -235,5 +226,4 @@ fn advice(failure: &SmtpFailure) -> String {
             "ask the server's owner what its words mean"
         }
     }
-    .to_owned()
 }

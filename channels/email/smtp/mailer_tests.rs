@@ -5,14 +5,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use async_trait::async_trait;
 use tempfile::NamedTempFile;
 use tokio::sync::Semaphore;
 use uuid::Uuid;
 
 use super::compose_tests::{answering, message};
 use super::connect::SmtpTimeouts;
-use super::mailer::{Mailer, SentCopy};
+use super::mailer::Mailer;
 use super::pool::RecipientPolicy;
 use super::script_tests::SmtpReaction::{Drop, Hang, Reply};
 use super::script_tests::{ScriptedServer, SmtpEncryption, SmtpScript, authority};
@@ -54,7 +53,7 @@ fn mailer(server: &ScriptedServer, limits: SmtpTimeouts, change: impl FnOnce(&mu
     let load = |file: &Attachment, limit: u64| -> io::Result<Vec<u8>> {
         Ok(vec![b'x'; file.path.parse::<usize>().unwrap().min(usize::try_from(limit).unwrap())])
     };
-    Mailer::with_parts(account, &config, MailTexts::ENGLISH, Arc::new(load), limits).unwrap()
+    Mailer::with_parts(account, &config, MailTexts::of(Language::En), Arc::new(load), limits).unwrap()
 }
 
 async fn plain(scripts: Vec<SmtpScript>) -> ScriptedServer {
@@ -392,25 +391,18 @@ async fn a_non_ascii_address_requires_smtputf8() {
     }
 }
 
-#[derive(Default)]
-struct RecordingSentCopy(Mutex<Vec<Vec<u8>>>);
-
-#[async_trait]
-impl SentCopy for RecordingSentCopy {
-    async fn store(&self, mail: Vec<u8>) -> Result<(), String> {
-        self.0.lock().unwrap().push(mail);
-        Err("no such folder".to_owned())
-    }
-}
-
 #[tokio::test]
 async fn sent_mails_are_copied_and_notices_are_not_sent() {
     let server = plain(vec![vec![("RCPT TO:<eve", Reply("550 no"))]]).await;
-    let copies = Arc::new(RecordingSentCopy::default());
-    let mailer = mailer(&server, PATIENT, |_| {}).with_sent_copy(Arc::clone(&copies) as Arc<dyn SentCopy>);
+    let copies = Arc::new(Mutex::new(Vec::<Vec<u8>>::new()));
+    let stored = Arc::clone(&copies);
+    let mailer = mailer(&server, PATIENT, |_| {}).storing_copies(Arc::new(move |mail| {
+        stored.lock().unwrap().push(mail);
+        Box::pin(async { Err("no such folder".to_owned()) })
+    }));
     assert_eq!(outcome_name(&send(&mailer, &reply(1)).await), "sent");
-    wait_for(|| !copies.0.lock().unwrap().is_empty()).await;
-    assert_eq!(copies.0.lock().unwrap()[0], server.inspect(|seen| seen.mails[0].clone().into_bytes()));
+    wait_for(|| !copies.lock().unwrap().is_empty()).await;
+    assert_eq!(copies.lock().unwrap()[0], server.inspect(|seen| seen.mails[0].clone().into_bytes()));
 
     let mut notice = reply(2);
     notice.context.notice = Some("waiting".to_owned());
@@ -419,7 +411,7 @@ async fn sent_mails_are_copied_and_notices_are_not_sent() {
         outcome_name(&mailer.send(&message("eve@example.org", "x"), None, RecipientPolicy::All).await),
         "permanent"
     );
-    assert_eq!((server.inspect(|seen| seen.mails.len()), copies.0.lock().unwrap().len()), (1, 1));
+    assert_eq!((server.inspect(|seen| seen.mails.len()), copies.lock().unwrap().len()), (1, 1));
 }
 
 /// A sender may wait for the owner's approval for a day, and must know it.
@@ -433,32 +425,26 @@ async fn the_notice_of_an_approval_is_a_mail() {
     assert!(server.inspect(|seen| seen.mails.len() == 1 && seen.mails[0].contains("At noon.")));
 }
 
-/// A mailbox that stores copies only as far as the test permits.
-struct HeldSentCopy {
-    permits: Semaphore,
-    stored: AtomicUsize,
-}
-
-#[async_trait]
-impl SentCopy for HeldSentCopy {
-    async fn store(&self, _: Vec<u8>) -> Result<(), String> {
-        self.permits.acquire().await.unwrap().forget();
-        self.stored.fetch_add(1, Ordering::SeqCst);
-        Ok(())
-    }
-}
-
 #[tokio::test]
 async fn the_copies_of_many_mails_wait_for_each_other() {
     const MAILS: usize = 12;
     let server = plain(vec![vec![]]).await;
-    let copies = Arc::new(HeldSentCopy { permits: Semaphore::new(0), stored: AtomicUsize::new(0) });
-    let mailer = mailer(&server, PATIENT, |_| {}).with_sent_copy(Arc::clone(&copies) as Arc<dyn SentCopy>);
+    // Copies are stored only as far as the test permits.
+    let copies = Arc::new((Semaphore::new(0), AtomicUsize::new(0)));
+    let held = Arc::clone(&copies);
+    let mailer = mailer(&server, PATIENT, |_| {}).storing_copies(Arc::new(move |_| {
+        let held = Arc::clone(&held);
+        Box::pin(async move {
+            held.0.acquire().await.unwrap().forget();
+            held.1.fetch_add(1, Ordering::SeqCst);
+            Ok(())
+        })
+    }));
     for number in 0..MAILS {
         assert_eq!(outcome_name(&send(&mailer, &reply(number as u128 + 1)).await), "sent");
     }
-    copies.permits.add_permits(MAILS);
-    wait_for(|| copies.stored.load(Ordering::SeqCst) == MAILS).await;
+    copies.0.add_permits(MAILS);
+    wait_for(|| copies.1.load(Ordering::SeqCst) == MAILS).await;
 }
 
 #[tokio::test]

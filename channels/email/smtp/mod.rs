@@ -23,5 +23,6 @@ mod pool;
 mod script_tests;
 mod stream;
 
-pub use mailer::{Mailer, SentCopy, SentMail};
+pub use address::{check_chat, mailbox};
+pub use mailer::{Mailer, SentMail};
 pub use pool::RecipientPolicy;

@@ -63,11 +63,7 @@ impl PlainRenderer {
             Event::Start(tag) => self.start(tag),
             Event::End(tag) => self.end(tag),
             Event::Text(text) => self.inline.push_str(&text),
-            Event::Code(code) => {
-                self.inline.push('`');
-                self.inline.push_str(&code);
-                self.inline.push('`');
-            }
+            Event::Code(code) => self.inline.push_str(&format!("`{code}`")),
             Event::HardBreak | Event::SoftBreak => self.inline.push('\n'),
             Event::Rule => self.block(&[RULE.to_owned()]),
             // All other events come from extensions that are off.
@@ -114,9 +110,8 @@ impl PlainRenderer {
             }
             TagEnd::CodeBlock => {
                 let code = std::mem::take(&mut self.inline);
-                self.block(
-                    &code.trim_end_matches('\n').split('\n').map(|line| format!("    {line}")).collect::<Vec<_>>(),
-                );
+                let lines = code.trim_end_matches('\n').split('\n').map(|line| format!("    {line}"));
+                self.block(&lines.collect::<Vec<_>>());
             }
             TagEnd::List(_) => {
                 self.end_line();

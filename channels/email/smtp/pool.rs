@@ -79,8 +79,9 @@ impl SmtpPool {
         mail: &ComposedMail,
         which: RecipientPolicy,
     ) -> Result<Vec<String>, SmtpFailure> {
-        let label = connect::server_label(&self.account.smtp);
-        self.try_deliver(mail, which).await.map_err(|failure| failure.at(&label))
+        let server = &self.account.smtp;
+        let place = format!("SMTP server {}:{}", server.host, server.port);
+        self.try_deliver(mail, which).await.map_err(|failure| failure.at(&place))
     }
 
     /// Connects, logs in and disconnects. Returns the server's size limit.
@@ -127,7 +128,7 @@ impl SmtpPool {
     }
 
     async fn open(&self) -> Result<SmtpSession, SmtpFailure> {
-        let opened = connect::open(&self.account.smtp, &self.account.tls_config(), &self.limits).await;
+        let opened = connect::open(&self.account.smtp, &self.account.tls, &self.limits).await;
         let mut hold = self.hold.lock();
         match &opened {
             Ok(_) => *hold = None,

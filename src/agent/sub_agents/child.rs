@@ -1,19 +1,16 @@
 //! A sub-agent: the rows with which it begins, which contain its task, and its end, which informs the asking turn in the same commit.
 
 use std::collections::HashMap;
-use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use daoyou_channels::settings::Span;
 use daoyou_channels::text::thousands;
-use daoyou_channels::{InboundMessage, OutboundContext, SessionKey, Trust, TurnBounds, TurnSettings};
-use jiff::Timestamp;
+use daoyou_channels::{InboundMessage, SessionKey, Trust, TurnBounds, TurnSettings};
 use parking_lot::Mutex;
-use serde_json::Map;
 use uuid::Uuid;
 
-use super::config::SpawnConfig;
+use crate::agent::config::SpawnConfig;
 use crate::bus::{EndedTurn, FollowUps, InboundDraft, MessageBus};
 use crate::crash;
 use crate::origin::{SessionNote, SubAgentTurn, TurnCause, TurnOrigin};
@@ -83,6 +80,7 @@ impl NewSubAgent {
             // A turn with limited tools must not get other tools through a sub-agent.
             tools: tools.or(asking.tools),
             bounds: Some(bounds(config, asking.bounds)),
+            is_read_by_others: asking.is_read_by_others,
             ..TurnSettings::default()
         };
         context.agent.delegate(agent.as_deref(), &mut settings);
@@ -106,20 +104,9 @@ impl NewSubAgent {
             owner_identity: context.origin.owner_identity.clone(),
             ..TurnOrigin::default()
         };
-        let message = InboundMessage {
-            channel: context.channel.clone(),
-            external_id: None,
-            chat_id: context.chat_id.clone(),
-            sender: SENDER.to_owned(),
-            trust: context.trust,
-            content: task,
-            attachments: Vec::new(),
-            metadata: Map::new(),
-            settings: TurnSettings::default(),
-            reply: OutboundContext::default(),
-            received_at: Timestamp::now(),
-            session: Some(spawns::session_of(id).into()),
-        };
+        let ToolContext { channel, chat_id, trust, .. } = context;
+        let mut message = InboundMessage::text(channel, chat_id, SENDER, *trust, task);
+        message.session = Some(spawns::session_of(id).into());
         Self {
             spawn: NewSpawn { id, session: session.to_string(), turn: *turn, label, depth, waits },
             draft: InboundDraft { id, message, origin },
@@ -127,12 +114,6 @@ impl NewSubAgent {
             is_written: AtomicBool::new(false),
             _slot: slot,
         }
-    }
-}
-
-impl fmt::Debug for NewSubAgent {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("NewSubAgent").field("spawn", &self.spawn).finish_non_exhaustive()
     }
 }
 
@@ -274,20 +255,9 @@ fn report(task: &SubAgentTurn, row: &InboxRow, content: String) -> InboundDraft 
     let mut origin =
         TurnOrigin { follow_ups: TurnOrigin::parse(&row.origin).follow_ups.next(), ..*task.report.clone() };
     origin.settings.about = vec![ABOUT.to_owned()];
-    let message = InboundMessage {
-        channel: row.channel.clone(),
-        external_id: None,
-        chat_id: row.chat_id.clone(),
-        sender: SENDER.to_owned(),
-        trust: Trust::parse(&row.trust),
-        content,
-        attachments: Vec::new(),
-        metadata: task.metadata.clone(),
-        settings: TurnSettings::default(),
-        reply: OutboundContext::default(),
-        received_at: Timestamp::now(),
-        session: Some(task.session.clone()),
-    };
+    let trust = Trust::parse(&row.trust);
+    let mut message = InboundMessage::text(&row.channel, &row.chat_id, SENDER, trust, content);
+    (message.metadata, message.session) = (task.metadata.clone(), Some(task.session.clone()));
     InboundDraft::with_origin(message, origin)
 }
 

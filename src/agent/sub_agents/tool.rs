@@ -9,7 +9,7 @@ use serde_json::Value;
 use uuid::Uuid;
 
 use super::child::{ANSWER, ChildSlots, NewSubAgent, SubAgentTask, id_of};
-use super::config::SpawnConfig;
+use crate::agent::config::SpawnConfig;
 use crate::bus::{InboundSignal, MessageBus, WeakBus};
 use crate::profiles::AgentDirectory;
 use crate::store::approvals;

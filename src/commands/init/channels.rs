@@ -28,13 +28,6 @@ const VERIFY: Comment = Comment(
     "调用方如何证明身份；此处为 Authorization: Bearer 密钥。",
 );
 
-/// The step after the test of a channel.
-enum AfterTest {
-    Keep,
-    AskAgain,
-    LeaveOut,
-}
-
 impl Setup<'_> {
     /// Offers e-mail, and tests it with a mail that the account sends to itself.
     pub(super) async fn ask_email(&mut self, prompts: &Prompts) -> anyhow::Result<()> {
@@ -42,25 +35,11 @@ impl Setup<'_> {
         if self.loaded.config.channels.email.enabled || !prompts.confirm(question, false)? {
             return Ok(());
         }
-        let original = self.edit.clone();
-        loop {
-            self.ask_mail_account(prompts)?;
-            print_note(tr(
-                "The test logs in at both servers and sends a mail from the account to itself.",
-                "测试会登录收发两个服务器，并从该邮箱给它自己发一封邮件。",
-            ));
-            match self.test_channel(prompts, "email").await? {
-                AfterTest::Keep => return Ok(()),
-                AfterTest::AskAgain => self.edit = original.clone(),
-                AfterTest::LeaveOut => {
-                    self.edit = original;
-                    return Ok(());
-                }
-            }
-        }
+        self.ask_and_test(prompts, |setup| setup.ask_mail_account(prompts)).await.map(drop)
     }
 
-    fn ask_mail_account(&mut self, prompts: &Prompts) -> anyhow::Result<()> {
+    /// Asks for the settings of the account, and returns the name of the channel.
+    fn ask_mail_account(&mut self, prompts: &Prompts) -> anyhow::Result<String> {
         let address = |text: &str| require(is_address(text), "is no address", "不是邮箱地址");
         let host = |text: &str| require(!text.is_empty(), "a name is needed", "请填写服务器名");
         let account =
@@ -100,7 +79,11 @@ impl Setup<'_> {
         edit.set(&table("trust"), "verify", TRUST.text());
         edit.add_to_list(&table("allow_from"), &own, ALLOW.text());
         edit.add_to_list(&["owner", "identities"], &format!("email:{own}"), OWNER.text());
-        Ok(())
+        print_note(tr(
+            "The test logs in at both servers and sends a mail from the account to itself.",
+            "测试会登录收发两个服务器，并从该邮箱给它自己发一封邮件。",
+        ));
+        Ok("email".to_owned())
     }
 
     /// Offers a webhook with its own secret.
@@ -116,43 +99,41 @@ impl Setup<'_> {
             let is_new = known.iter().all(|name| name != text);
             require(is_new, "there is one of this name", "已有同名的 webhook")
         };
-        let original = self.edit.clone();
-        loop {
-            let name = prompts.text(tr("Its name:", "名称："), "inbox", check)?;
-            let file = format!("webhook-{name}.secret");
+        let file_of = |name: &str| format!("webhook-{name}.secret");
+        let mut name = String::new();
+        let ask = |setup: &mut Self| -> anyhow::Result<String> {
+            name = prompts.text(tr("Its name:", "名称："), "inbox", check)?;
             let table = |key| ["channels", "webhook", name.as_str(), key];
-            self.edit.set(&table("verify"), "bearer", VERIFY.text());
-            self.edit.set_secret(&table("secret"), SecretValue::file(file.as_str(), new_secret()?), "");
-            match self.test_channel(prompts, &format!("webhook:{name}")).await? {
-                AfterTest::Keep => {
-                    let secret = self.edit.path().with_file_name(file);
-                    print_note(format_args!(
-                        "{}:\n  curl -s \"http://{}/webhook/{name}?wait=30\" -H \"Authorization: Bearer $(cat '{}')\" \\\n    \
-                         -H 'Content-Type: application/json' -d '{{\"content\": \"What time is it?\"}}'",
-                        tr("After the start it is called like this", "网关启动后这样调用"),
-                        self.loaded.config.gateway.listen,
-                        secret.display(),
-                    ));
-                    return Ok(());
-                }
-                AfterTest::AskAgain => self.edit = original.clone(),
-                AfterTest::LeaveOut => {
-                    self.edit = original;
-                    return Ok(());
-                }
-            }
+            setup.edit.set(&table("verify"), "bearer", VERIFY.text());
+            setup.edit.set_secret(&table("secret"), SecretValue::file(file_of(&name), new_secret()?), "");
+            Ok(format!("webhook:{name}"))
+        };
+        if self.ask_and_test(prompts, ask).await? {
+            print_note(format_args!(
+                "{}:\n  curl -s \"http://{}/webhook/{name}?wait=30\" -H \"Authorization: Bearer $(cat '{}')\" \\\n    \
+                 -H 'Content-Type: application/json' -d '{{\"content\": \"What time is it?\"}}'",
+                tr("After the start it is called like this", "网关启动后这样调用"),
+                self.loaded.config.gateway.listen,
+                self.edit.path().with_file_name(file_of(&name)).display(),
+            ));
         }
+        Ok(())
     }
 
-    /// Tests a channel, and asks for the next step if the test fails.
-    async fn test_channel(&mut self, prompts: &Prompts, name: &str) -> anyhow::Result<AfterTest> {
+    /// Sets up a channel with `ask`, which returns the channel's name, and tests it. Returns false if the user leaves the channel
+    /// out after a failed test.
+    async fn ask_and_test(
+        &mut self,
+        prompts: &Prompts,
+        mut ask: impl FnMut(&mut Self) -> anyhow::Result<String>,
+    ) -> anyhow::Result<bool> {
+        let original = self.edit.clone();
+        let mut name = ask(self)?;
         loop {
             let is_good = match self.candidate() {
                 Ok(loaded) => {
                     let inspector = Inspector::offline(self.home.clone(), &loaded)?;
-                    let (_, checks) =
-                        Self::until_interrupted(&mut self.interrupt, inspector.try_channel(name)).await??;
-                    report(&checks)?
+                    report(&inspector.try_channel(&name).await?.1)?
                 }
                 Err(faults) => {
                     print_faults(&faults);
@@ -160,7 +141,7 @@ impl Setup<'_> {
                 }
             };
             if is_good {
-                return Ok(AfterTest::Keep);
+                return Ok(true);
             }
             let entries = [
                 tr("try again", "重试"),
@@ -170,9 +151,15 @@ impl Setup<'_> {
             ];
             match prompts.select(tr("What now?", "接下来："), &entries.map(str::to_owned), 0)? {
                 0 => {}
-                1 => return Ok(AfterTest::AskAgain),
-                2 => return Ok(AfterTest::Keep),
-                _ => return Ok(AfterTest::LeaveOut),
+                1 => {
+                    self.edit = original.clone();
+                    name = ask(self)?;
+                }
+                2 => return Ok(true),
+                _ => {
+                    self.edit = original;
+                    return Ok(false);
+                }
             }
         }
     }

@@ -53,7 +53,7 @@ pub struct ConfigEdit {
     /// The secret files to write: the key path, the file's name, and the secret.
     files: Vec<(Vec<String>, String, Secret)>,
     /// New references to environment variables: the key path, and the variable's name.
-    variables: Vec<(Vec<String>, String)>,
+    pub variables: Vec<(Vec<String>, String)>,
 }
 
 impl ConfigEdit {
@@ -85,17 +85,19 @@ impl ConfigEdit {
     pub fn set(&mut self, path: &[&str], value: impl Into<Value>, comment: &str) {
         let Some((key, tables)) = path.split_last() else { return };
         let mut table: &mut dyn TableLike = self.document.as_table_mut();
-        // Only such tables have separate lines for comments.
-        let mut has_lines = true;
+        // Only tables with a header have separate lines for comments.
+        let (mut has_lines, mut is_inline) = (true, false);
         for name in tables {
             let entry = table.entry(name).or_insert_with(|| {
                 let mut table = Table::new();
                 table.set_implicit(true);
-                Item::Table(table)
+                // An inline table contains no other kind.
+                if is_inline { Item::Value(Value::InlineTable(table.into_inline_table())) } else { Item::Table(table) }
             });
             if entry.as_table_like().is_none() {
                 *entry = Item::Table(Table::new());
             }
+            is_inline = entry.is_inline_table();
             has_lines = entry.as_table().is_some_and(|table| !table.is_dotted());
             let Some(inner) = entry.as_table_like_mut() else { return };
             table = inner;
@@ -130,11 +132,6 @@ impl ConfigEdit {
         }
     }
 
-    /// Returns the new references to environment variables, each with its key path.
-    pub fn new_variables(&self) -> Vec<(Vec<String>, String)> {
-        self.variables.clone()
-    }
-
     /// Adds an entry to a list, unless the list contains it.
     pub fn add_to_list(&mut self, path: &[&str], entry: &str, comment: &str) {
         let list = path.iter().try_fold(self.document.as_item(), |item, name| item.get(name));
@@ -150,7 +147,13 @@ impl ConfigEdit {
         // The language of a new header may have changed since the start.
         let header = if self.before.is_none() { header() } else { &self.header };
         let is_glued = !header.is_empty() && !header.ends_with('\n') && !self.document.is_empty();
-        format!("{header}{}{}", if is_glued { "\n" } else { "" }, self.document)
+        let text = format!("{header}{}{}", if is_glued { "\n" } else { "" }, self.document);
+        // The document has lost the line ends of the file.
+        let first = self.before.iter().flat_map(|before| before.split_inclusive('\n')).next();
+        if first.is_some_and(|line| line.ends_with("\r\n")) {
+            return text.replace("\r\n", "\n").replace('\n', "\r\n");
+        }
+        text
     }
 
     /// Returns the text for a test, with the values of secrets whose files are not written yet.
@@ -179,7 +182,7 @@ impl ConfigEdit {
                 writeln!(out, "  …")?;
             }
             for change in group.iter().flat_map(|op| diff.iter_changes(op)) {
-                let line = change.value().trim_end_matches('\n');
+                let line = change.value().trim_end_matches(['\r', '\n']);
                 match change.tag() {
                     ChangeTag::Equal => writeln!(out, "  {line}")?,
                     ChangeTag::Delete => paint(out, Colour::Red, &format!("- {line}"))?,
@@ -330,6 +333,22 @@ mod tests {
             let table: toml::Table = text.parse().unwrap();
             assert_eq!(table["agent"]["model"].as_str(), Some("c/d"), "{text}");
             assert_eq!(text.split_whitespace().collect::<String>(), expected.split_whitespace().collect::<String>());
+        }
+    }
+
+    #[test]
+    fn line_ends_and_inline_tables_stay() {
+        for (before, expected) in [
+            (
+                "# mine\r\n[agent]\r\nlocale = \"en\"\r\n",
+                "# mine\r\n[agent]\r\nlocale = \"en\"\r\n\r\n[providers.b]\r\n# why\r\nkind = \"k\"\r\n",
+            ),
+            ("providers = { a = { kind = \"k\" } }\n", "providers = { a = { kind = \"k\" } , b = { kind = \"k\" } }\n"),
+        ] {
+            let (_folder, mut edit) = edit(before);
+            assert!(edit.is_unchanged(), "{before:?}");
+            edit.set(&["providers", "b", "kind"], "k", "why");
+            assert_eq!(edit.text(), expected);
         }
     }
 

@@ -12,7 +12,7 @@ use daoyou_channels::settings::Secret;
 use daoyou_channels::text::Language;
 use daoyou_channels::{Finding, Severity};
 use jiff::tz::TimeZone;
-use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::signal::unix::{SignalKind, signal};
 
 use self::edit::{ConfigEdit, SecretValue};
 use self::prompts::{Cancelled, Prompts};
@@ -20,7 +20,7 @@ use super::doctor::print_findings;
 use super::output::{print_note, tr};
 use super::{CommandExit, output, service};
 use crate::cli::{Globals, InitArgs, ServiceChange, ServiceCommand, ServiceScope};
-use crate::config::{self, ConfigFaults, ConfigSource, LoadedConfig};
+use crate::config::{self, ConfigFaults, ConfigSource, LoadedConfig, SettingOrigin};
 use crate::control::ControlClient;
 use crate::gateway::{self, LocaleSetting};
 use crate::home::Home;
@@ -54,9 +54,8 @@ pub async fn run(args: &InitArgs, globals: &Globals) -> anyhow::Result<CommandEx
         return Ok(CommandExit::Usage);
     }
     let path = loaded.file.clone().unwrap_or_else(|| super::config::path_of(globals, &home, &env));
-    let interrupt = signal(SignalKind::interrupt())?;
     let edit = ConfigEdit::open(&path)?;
-    let setup = Setup { home, env, globals, args, loaded, edit, interrupt };
+    let setup = Setup { home, env, globals, args, loaded, edit };
     let done = match &prompts {
         Some(prompts) => Box::pin(setup.ask(prompts)).await,
         None => Box::pin(setup.apply_options()).await,
@@ -90,19 +89,20 @@ struct Setup<'a> {
     /// The previous configuration.
     loaded: LoadedConfig,
     edit: ConfigEdit,
-    /// SIGINT.
-    interrupt: Signal,
 }
 
 impl Setup<'_> {
     /// Asks all questions.
     async fn ask(mut self, prompts: &Prompts) -> anyhow::Result<CommandExit> {
-        self.ask_language(prompts)?;
-        self.ask_model(prompts).await?;
-        self.ask_email(prompts).await?;
-        self.ask_webhook(prompts).await?;
-        self.ask_timezone(prompts)?;
-        let scope = self.ask_service(prompts)?;
+        let questions = async {
+            self.ask_language(prompts)?;
+            self.ask_model(prompts).await?;
+            self.ask_email(prompts).await?;
+            self.ask_webhook(prompts).await?;
+            self.ask_timezone(prompts)?;
+            self.ask_service(prompts)
+        };
+        let scope = until_interrupted(Box::pin(questions)).await?;
         if !self.show(tr("nothing has changed", "没有改动"))? {
             // An existing configuration may still need a service.
         } else if prompts.confirm(tr("Write this?", "写入以上内容？"), true)? {
@@ -134,7 +134,7 @@ impl Setup<'_> {
         if let Some(zone) = &self.args.timezone {
             self.edit.set(&["agent", "timezone"], zone.as_str(), TIMEZONE.text());
         }
-        self.choose_model().await?;
+        until_interrupted(Box::pin(self.choose_model())).await?;
         self.candidate()?;
         if self.show(tr("nothing to change", "没有需要修改的内容"))? {
             self.save()?;
@@ -148,16 +148,32 @@ impl Setup<'_> {
         let text = self.edit.trial_text();
         let draft = config::read(ConfigSource::Draft { path: self.edit.path(), text: &text }, &self.env);
         let checked = draft.checked(|loaded| gateway::check(loaded, &self.home, &self.env));
+        let missing = checked.loaded.missing.clone();
         // A secret that is missing now may exist when the gateway starts.
-        checked.without_secrets().map_err(ConfigFaults)
+        checked.without_secrets().map_err(|mut faults| {
+            faults.retain(|fault| !missing.contains(fault));
+            for fault in &mut faults {
+                // The file has no such line yet.
+                if let SettingOrigin::File { line, .. } = &mut fault.origin {
+                    *line = None;
+                    fault.origin = self.option_of(&fault.key).map_or(fault.origin.clone(), SettingOrigin::Option);
+                }
+            }
+            ConfigFaults(faults)
+        })
     }
 
-    /// Waits for a test until Ctrl-C.
-    async fn until_interrupted<T>(interrupt: &mut Signal, test: impl Future<Output = T>) -> anyhow::Result<T> {
-        tokio::select! {
-            done = test => Ok(done),
-            _ = interrupt.recv() => Err(Cancelled.into()),
-        }
+    /// Returns the option from which a setting comes. The file was valid before, so a fault is in a setting that changes.
+    fn option_of(&self, key: &str) -> Option<&'static str> {
+        let InitArgs { provider, api_key_env, model, base_url, timezone, .. } = self.args;
+        let (option, value) = match (key, key.rsplit('.').next()) {
+            ("agent.timezone", _) => ("--timezone", timezone),
+            ("agent.model", _) => ("--model", model),
+            (_, Some("base_url")) => ("--base-url", base_url),
+            (_, Some("api_key")) => ("--api-key-env", api_key_env),
+            _ => ("--provider", provider),
+        };
+        (value.is_some() && (key.starts_with("agent.") || key.starts_with("providers."))).then_some(option)
     }
 
     fn ask_language(&mut self, prompts: &Prompts) -> anyhow::Result<()> {
@@ -192,11 +208,16 @@ impl Setup<'_> {
 
     fn ask_timezone(&mut self, prompts: &Prompts) -> anyhow::Result<()> {
         let before = self.loaded.config.agent.timezone.as_str();
-        let machine = TimeZone::system();
-        let machine = machine.iana_name().unwrap_or("UTC");
+        let machine = gateway::zone_name(&gateway::machine_zone());
+        let machine = machine.as_str();
         let check = |zone: &str| {
             let wrong = tr("is no known time zone; such as Europe/Berlin", "不是已知的时区；例如 Asia/Shanghai");
-            TimeZone::get(zone).map(drop).map_err(|_| format!("{zone:?} {wrong}"))
+            // The machine's own zone may be an offset. It is not written unless another zone was.
+            if zone == machine && before.is_empty() {
+                Ok(())
+            } else {
+                TimeZone::get(zone).map(drop).map_err(|_| format!("{zone:?} {wrong}"))
+            }
         };
         let default = [self.args.timezone.as_deref().unwrap_or_default(), before, machine];
         let default = default.into_iter().find(|zone| !zone.is_empty()).unwrap_or_default();
@@ -219,7 +240,7 @@ impl Setup<'_> {
             return Ok(None);
         }
         // A service does not have the environment of this shell.
-        for (path, variable) in self.edit.new_variables() {
+        for (path, variable) in self.edit.variables.clone() {
             let Some(value) = self.env.get(&variable).cloned() else { continue };
             let question = match tr(true, false) {
                 true => format!(
@@ -288,6 +309,15 @@ impl Setup<'_> {
             "接下来：\n  daoyou gateway                 在此聊天，并运行所有渠道\n  \
              daoyou agent -m '你能做什么？'    发送一条消息\n  daoyou doctor                  检查全部设置",
         ));
+    }
+}
+
+/// Does the work, unless Ctrl-C ends it during a test.
+async fn until_interrupted<T>(work: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    tokio::select! {
+        done = work => done,
+        _ = interrupt.recv() => Err(Cancelled.into()),
     }
 }
 

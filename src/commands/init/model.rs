@@ -1,6 +1,7 @@
 //! The model step of `daoyou init`: the service, its key, and a test call.
 
 use anyhow::bail;
+use daoyou_channels::text::Language;
 use daoyou_channels::{Finding, Severity};
 
 use super::edit::{ConfigEdit, SecretValue};
@@ -8,6 +9,7 @@ use super::prompts::{Cancelled, Prompts, check_name, require};
 use super::{Comment, Setup, print_faults, report};
 use crate::cli::InitArgs;
 use crate::commands::output::{print_note, tr};
+use crate::commands::translation::tr_fill;
 use crate::gateway::{Inspector, ServiceOffer, service_offers};
 
 const MODEL: Comment = Comment(
@@ -103,7 +105,7 @@ impl Setup<'_> {
                 return Ok(());
             }
         }
-        let offers = Self::until_interrupted(&mut self.interrupt, service_offers(&self.env)).await?;
+        let offers = service_offers(&self.env).await;
         let original = self.edit.clone();
         let (mut step, mut answer) = (ModelStep::Service, ServiceAnswer::default());
         loop {
@@ -217,8 +219,7 @@ impl Setup<'_> {
             model.clone_into(&mut answer.model);
         } else {
             let inspector = Inspector::offline(self.home.clone(), &loaded)?;
-            let listed = Self::until_interrupted(&mut self.interrupt, inspector.listed_models(&answer.name)).await?;
-            let listed = match listed {
+            let listed = match inspector.listed_models(&answer.name).await {
                 Ok(listed) => listed,
                 Err(finding) => {
                     print_failure(&finding, inspector.asked_address(&answer.name))?;
@@ -244,8 +245,7 @@ impl Setup<'_> {
     async fn ask_after_test(&mut self, prompts: &Prompts, answer: &ServiceAnswer) -> anyhow::Result<ModelStep> {
         print_note(format_args!("{} {} …", tr("Asking", "正在测试"), answer.provider_model()));
         let inspector = Inspector::offline(self.home.clone(), &self.candidate()?)?;
-        let finding =
-            Self::until_interrupted(&mut self.interrupt, inspector.trial_call(&answer.provider_model())).await?;
+        let finding = inspector.trial_call(&answer.provider_model()).await;
         if finding.state != Severity::Fail {
             report(&[finding])?;
             return Ok(ModelStep::Done);
@@ -268,17 +268,13 @@ impl Setup<'_> {
         if is_set && !self.names_model() {
             return Ok(());
         }
-        let offers = Self::until_interrupted(&mut self.interrupt, service_offers(&self.env)).await?;
+        let offers = service_offers(&self.env).await;
         let ready = offers.iter().find(|offer| offer.is_ready());
         let mut answer = match (self.names_model(), ready) {
             (true, _) => self.named_service(&offers)?,
             (false, Some(offer)) => ServiceAnswer::of(offer),
             (false, None) => {
-                print_note(tr(
-                    "no model was found: set a key such as OPENAI_API_KEY, or start Ollama, and run init again; until then the \
-                     built-in responder answers, which is no language model",
-                    "没有找到模型：请设置密钥（如 OPENAI_API_KEY）或启动 Ollama，然后再次运行 init；在此之前由内置应答器回答，它不是语言模型",
-                ));
+                print_note(no_model(&offers));
                 return Ok(());
             }
         };
@@ -295,7 +291,7 @@ impl Setup<'_> {
         if let Some(model) = self.args.model.as_deref().filter(|_| self.args.provider.is_some()) {
             model.clone_into(&mut answer.model);
         } else if self.args.model.is_none() && (answer.model.is_empty() || answer.has_custom_address) {
-            match Self::until_interrupted(&mut self.interrupt, inspector.listed_models(&answer.name)).await? {
+            match inspector.listed_models(&answer.name).await {
                 Ok(listed) if listed.contains(&answer.model) => {}
                 Ok(listed) if !listed.is_empty() => listed[0].clone_into(&mut answer.model),
                 Ok(_) if !answer.model.is_empty() => {}
@@ -316,8 +312,7 @@ impl Setup<'_> {
         if self.args.no_test {
             return Ok(());
         }
-        let finding =
-            Self::until_interrupted(&mut self.interrupt, inspector.trial_call(&answer.provider_model())).await?;
+        let finding = inspector.trial_call(&answer.provider_model()).await;
         if finding.state == Severity::Fail {
             return failed(&finding, inspector.asked_address(&answer.name));
         }
@@ -390,6 +385,24 @@ impl Setup<'_> {
         }
         Ok(answer)
     }
+}
+
+/// Returns what is missing for a model.
+fn no_model(offers: &[ServiceOffer]) -> String {
+    let language = tr(Language::En, Language::Zh);
+    let no_models = offers.iter().find_map(|offer| offer.missing_models(language));
+    let wanted = no_models.unwrap_or_else(|| {
+        tr(
+            "no model was found: set a key such as OPENAI_API_KEY, or start Ollama",
+            "没有找到模型：请设置密钥（如 OPENAI_API_KEY）或启动 Ollama",
+        )
+        .to_owned()
+    });
+    let (en, zh) = (
+        "{}, and run init again; until then the built-in responder answers, which is no language model",
+        "{}，然后再次运行 init；在此之前由内置应答器回答，它不是语言模型",
+    );
+    tr_fill(en, zh, &[&wanted])
 }
 
 /// Asks for one of the listed models, or for another name.

@@ -173,9 +173,7 @@ impl Heartbeat {
         }
         Ok(())
     }
-}
 
-impl Heartbeat {
     /// Returns the entries that can run. Reports each other one once: its schedule is not understood.
     fn without_misread(&self, items: Vec<HeartbeatItem>, zone: &TimeZone) -> Vec<HeartbeatItem> {
         let (misread, items): (Vec<_>, Vec<_>) = items.into_iter().partition(|item| item.misread.is_some());
@@ -253,24 +251,12 @@ fn report_budget_spent(
         return Ok(HeartbeatOutcome::Nothing);
     }
     notes::set(connection, SESSION, "silent", "day", &today)?;
-    let body = OutboundBody {
-        content: settings.silent.replacen("{}", &settings.config.tokens_per_day.to_string(), 1),
-        session: SessionKey::of_chat(&settings.channel, &settings.chat_id),
-        in_reply_to: None,
-        attachments: Vec::new(),
-        metadata: serde_json::Map::new(),
-        context: subject(),
-        error: None,
-    };
+    let content = settings.silent.replacen("{}", &settings.config.tokens_per_day.to_string(), 1);
+    let session = SessionKey::of_chat(&settings.channel, &settings.chat_id);
+    let body = OutboundBody { context: subject(), ..OutboundBody::new(content, session) };
     let (channel, chat_id) = (settings.channel.clone(), settings.chat_id.clone());
-    OutboundDraft {
-        turn: daoyou_channels::new_id(),
-        slot: OutboxSlot::notice(NoticeKind::Heartbeat),
-        channel,
-        chat_id,
-        body,
-    }
-    .insert(connection)?;
+    let (turn, slot) = (daoyou_channels::new_id(), OutboxSlot::notice(NoticeKind::Heartbeat));
+    OutboundDraft { turn, slot, channel, chat_id, body }.insert(connection)?;
     Ok(HeartbeatOutcome::Silenced)
 }
 

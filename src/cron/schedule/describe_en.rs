@@ -2,9 +2,9 @@
 
 use jiff::Zoned;
 
-use super::outline::{
-    DaysOutline, IntervalUnit, MonthDaysOutline, TimesOutline, WeekdaysOutline, clock, ranges, word_at,
-};
+use super::outline::{DaysOutline, IntervalUnit, MonthDaysOutline, TimesOutline, WeekdaysOutline, clock, word_at};
+use super::zone::zone_name;
+use crate::text::time_expression::ranges;
 
 const UNITS: [&str; 5] = ["day", "hour", "minute", "second", "millisecond"];
 const WEEKDAYS: [&str; 7] = ["Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"];
@@ -26,7 +26,7 @@ const NTH: [&str; 5] = ["first", "second", "third", "fourth", "fifth"];
 
 pub(super) fn once(at: &Zoned) -> String {
     let time = if at.second() == 0 { at.strftime("%H:%M") } else { at.strftime("%H:%M:%S") };
-    format!("once, on {} at {time}", at.strftime("%a %Y-%m-%d"))
+    format!("once, on {} at {time} ({})", at.strftime("%a %Y-%m-%d"), zone_name(at.time_zone()))
 }
 
 pub(super) fn every(parts: &[(u128, usize)]) -> String {

@@ -2,9 +2,9 @@
 
 use jiff::Zoned;
 
-use super::outline::{
-    DaysOutline, IntervalUnit, MonthDaysOutline, TimesOutline, WeekdaysOutline, clock, ranges, word_at,
-};
+use super::outline::{DaysOutline, IntervalUnit, MonthDaysOutline, TimesOutline, WeekdaysOutline, clock, word_at};
+use super::zone::zone_name;
+use crate::text::time_expression::ranges;
 
 const UNITS: [&str; 5] = ["天", "小时", "分钟", "秒", "毫秒"];
 const WEEKDAYS: [&str; 7] = ["周日", "周一", "周二", "周三", "周四", "周五", "周六"];
@@ -13,7 +13,7 @@ const NTH: [&str; 5] = ["第一个", "第二个", "第三个", "第四个", "第
 pub(super) fn once(at: &Zoned) -> String {
     let time = if at.second() == 0 { at.strftime("%H:%M") } else { at.strftime("%H:%M:%S") };
     let weekday = weekday(u32::try_from(at.weekday().to_sunday_zero_offset()).unwrap_or(7));
-    format!("一次，{} {weekday} {time}", at.strftime("%Y-%m-%d"))
+    format!("一次，{} {weekday} {time}（{}）", at.strftime("%Y-%m-%d"), zone_name(at.time_zone()))
 }
 
 pub(super) fn every(parts: &[(u128, usize)]) -> String {

@@ -361,8 +361,8 @@ fn schedules_are_described_in_both_languages() {
     }
     let zone = TimeZone::get("Asia/Shanghai").unwrap();
     let at = Schedule::At { at: stamp("2026-11-23T01:00:00Z") };
-    assert_eq!(at.describe(Language::En, &zone), "once, on Mon 2026-11-23 at 09:00");
-    assert_eq!(at.describe(Language::Zh, &zone), "一次，2026-11-23 周一 09:00");
+    assert_eq!(at.describe(Language::En, &zone), "once, on Mon 2026-11-23 at 09:00 (Asia/Shanghai)");
+    assert_eq!(at.describe(Language::Zh, &zone), "一次，2026-11-23 周一 09:00（Asia/Shanghai）");
     for (every, en, zh) in [
         ("15m", "every 15 minutes", "每15分钟"),
         ("90m", "every 1 hour 30 minutes", "每1小时30分钟"),

@@ -21,5 +21,4 @@ pub use error::ScheduleError;
 pub use kinds::Schedule;
 pub(super) use parse_time::{parse_instant, slot_before_skipped};
 pub use timeline::PassedSlots;
-pub(super) use zone::zone_name;
-pub use zone::{similar_time_zone, time_zone};
+pub use zone::{machine_zone, similar_time_zone, time_zone, zone_name};

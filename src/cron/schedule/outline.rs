@@ -161,22 +161,6 @@ fn monday_first(set: u64) -> Vec<u32> {
     days
 }
 
-/// Joins three or more consecutive values to a range with `to` between its ends.
-pub(super) fn ranges(values: &[u32], one: impl Fn(u32) -> String, to: &str) -> Vec<String> {
-    let mut words = Vec::new();
-    let mut rest = values;
-    while let [first, ..] = rest {
-        let run = rest.iter().zip(*first..).take_while(|(value, expected)| **value == *expected).count();
-        let (head, tail) = rest.split_at(if run >= 3 { run } else { 1 });
-        match head {
-            [first, .., last] => words.push(format!("{}{to}{}", one(*first), one(*last))),
-            _ => words.push(one(*first)),
-        }
-        rest = tail;
-    }
-    words
-}
-
 /// Returns the word at a position.
 pub(super) fn word_at(words: &[&'static str], at: u32) -> &'static str {
     usize::try_from(at).ok().and_then(|at| words.get(at)).copied().unwrap_or("?")

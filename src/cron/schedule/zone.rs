@@ -1,5 +1,6 @@
 //! Time zones by name or offset.
 
+use jiff::Timestamp;
 use jiff::tz::{self, Offset, TimeZone};
 
 use super::error::ScheduleError;
@@ -58,8 +59,36 @@ pub fn time_zone(name: &str) -> Result<TimeZone, ScheduleError> {
     }))
 }
 
-/// Returns the name that [`time_zone`] reads as the same zone; `UTC` for a zone of this machine without a name.
-pub(in crate::cron) fn zone_name(zone: &TimeZone) -> String {
+/// The changes of the clock by which a zone without a name is compared with those of the database: those of four years.
+const CHANGES: usize = 8;
+
+/// Returns the time zone of this machine, with a name or an offset by which [`time_zone`] finds it again. A machine with neither
+/// has the unknown zone, whose times are UTC.
+pub fn machine_zone() -> TimeZone {
+    named(TimeZone::system(), Timestamp::now())
+}
+
+/// Returns a zone with the clock of `zone` that has a name or an offset. A rule such as `TZ=CST-8`, and a copy of a file of the
+/// database as `/etc/localtime`, have no name.
+fn named(zone: TimeZone, now: Timestamp) -> TimeZone {
+    if zone.iana_name().is_some() || zone.is_unknown() {
+        return zone;
+    }
+    let clock = |zone: &TimeZone| {
+        let changes = zone.following(now).take(CHANGES).map(|change| (change.timestamp(), change.offset()));
+        (zone.to_offset(now), changes.collect::<Vec<_>>())
+    };
+    let own = clock(&zone);
+    if own.1.is_empty() {
+        return TimeZone::fixed(own.0);
+    }
+    let mut known = tz::db().available().filter_map(|name| TimeZone::get(name.as_str()).ok());
+    known.find(|known| clock(known) == own).unwrap_or_else(TimeZone::unknown)
+}
+
+/// Returns the name that [`time_zone`] reads as the same zone; `UTC` for a zone that has neither a name nor an offset, which
+/// no setting gives.
+pub fn zone_name(zone: &TimeZone) -> String {
     match (zone.iana_name(), zone.to_fixed_offset()) {
         (Some(name), _) => name.to_owned(),
         (None, Ok(offset)) => {
@@ -125,9 +154,29 @@ pub fn similar_time_zone(name: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use jiff::Timestamp;
-
     use super::*;
+
+    #[test]
+    fn a_zone_of_the_machine_without_a_name_gets_one() {
+        let now: Timestamp = "2026-11-29T04:52:00Z".parse().unwrap();
+        for (written, expected) in [("CST-8", "+08:00"), ("UTC-8", "+08:00"), ("NPT-5:45", "+05:45"), ("UTC0", "UTC")] {
+            let zone = named(TimeZone::posix(written).unwrap(), now);
+            assert_eq!(zone_name(&zone), expected, "{written}");
+            assert_eq!(time_zone(&zone_name(&zone)).as_ref(), Ok(&zone), "{written}: the name makes the zone again");
+        }
+        // No zone changes its clock on these days.
+        assert!(named(TimeZone::posix("XST3XDT,M1.1.1,M2.1.1").unwrap(), now).is_unknown());
+        assert!(named(TimeZone::unknown(), now).is_unknown(), "doctor warns of it");
+        let rule = TimeZone::posix("CST6CDT,M3.2.0,M11.1.0").unwrap();
+        let zone = time_zone(&zone_name(&named(rule.clone(), now))).unwrap();
+        assert!(zone.iana_name().is_some_and(|name| name.contains('/')), "{zone:?}");
+        for month in 1..=12 {
+            let at = jiff::civil::date(2031, month, 1).at(9, 0, 0, 0);
+            assert_eq!(zone.to_timestamp(at).unwrap(), rule.to_timestamp(at).unwrap(), "{at}");
+        }
+        let berlin = TimeZone::get("Europe/Berlin").unwrap();
+        assert_eq!(named(berlin.clone(), now), berlin);
+    }
 
     #[test]
     fn zones_are_read_by_offset() {

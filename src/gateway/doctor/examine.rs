@@ -68,7 +68,7 @@ pub async fn examine(input: DoctorInput) -> DoctorReport {
     if home.dir().is_dir() {
         files::config_mode(home).into_iter().filter(|_| !has_repair).for_each(&mut add);
         add(files::token(home, &config));
-        holder = HomeHolder::find(home).await;
+        holder = HomeHolder::find(home, &config).await;
         holder.checks(home).into_iter().for_each(&mut add);
         files::foreign_access(home, holder.is_gateway()).into_iter().for_each(&mut add);
         let identities = Identities::new(&config.identities);
@@ -78,14 +78,28 @@ pub async fn examine(input: DoctorInput) -> DoctorReport {
         files::unreadable(&workspace, home, &config).into_iter().for_each(|finding| add(finding.into()));
         files::heartbeat(&workspace, &config).into_iter().for_each(|finding| add(finding.into()));
         files::agents(loaded.as_ref().ok(), home).into_iter().for_each(|finding| add(finding.into()));
-        files::leftovers(home).into_iter().for_each(&mut add);
+        files::leftovers(home, &holder).into_iter().for_each(&mut add);
     }
-    machine::checks(home, config.store.reserve.0.0).into_iter().for_each(&mut add);
+    credentials(loaded.as_ref().ok(), &holder).into_iter().for_each(|finding| add(finding.into()));
+    machine::checks(home, config.store.reserve.0).into_iter().for_each(&mut add);
     for finding in gateway_checks(home, loaded, &holder).await {
         add(finding.into());
     }
     add(machine::service().into());
     DoctorReport::new(home.dir().display().to_string(), findings, if repairs { 0 } else { fixable })
+}
+
+/// Reports the systemd credentials of the configuration, which only the service can read.
+fn credentials(loaded: Option<&LoadedConfig>, holder: &HomeHolder) -> Vec<Finding> {
+    const NAME: &str = "config";
+    let finding = |fault: &ConfigFault| match holder {
+        HomeHolder::Answers { .. } => {
+            let key = &fault.key;
+            Finding::ok(NAME, format!("{key}: a systemd credential, which the running gateway reads itself"))
+        }
+        _ => Finding::warn(NAME, fault.to_string(), "start the service, and run doctor again"),
+    };
+    loaded.into_iter().flat_map(|loaded| &loaded.missing).map(finding).collect()
 }
 
 fn config(loaded: &Result<LoadedConfig, Vec<ConfigFault>>) -> Vec<DoctorCheck> {
@@ -142,7 +156,12 @@ async fn gateway_checks(
             Ok(Err(error)) => unchecked(format!(": the gateway says: {error:#}"), "restart the gateway"),
             Err(_) => unchecked(format!(" within {GATEWAY_CHECKS_LIMIT:?}"), "look at the gateway's log"),
         },
-        (HomeHolder::Silent { .. }, _) => unchecked(": the gateway does not answer".to_owned(), "restart the gateway"),
+        (HomeHolder::Silent { .. }, _) => {
+            unchecked(": the gateway does not answer".to_owned(), "fix what `gateway` reports")
+        }
+        (HomeHolder::ReadOnly { .. }, _) => {
+            unchecked(": the gateway is read-only".to_owned(), "run doctor again when its home can be written")
+        }
         (HomeHolder::Command { pid }, _) => {
             unchecked(format!(": a daoyou command (pid {pid}) uses this home"), "run doctor after its end")
         }

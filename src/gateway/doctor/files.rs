@@ -12,7 +12,9 @@ use rustix::io::Errno;
 use rustix::process::geteuid;
 
 use super::check::{DoctorCheck, Repair};
+use super::running::HomeHolder;
 use crate::agent::is_prepared;
+use crate::backup;
 use crate::config::{Config, LoadedConfig};
 use crate::cron::heartbeat::{self, HeartbeatFault};
 use crate::gateway::agents::load_agents;
@@ -203,8 +205,17 @@ pub fn workspace(home: &Home, path: &Path) -> DoctorCheck {
     if access(path, Access::WRITE_OK) == Err(Errno::ROFS) {
         return Finding::fail(NAME, format!("{shown}: it is on a read-only file system"), REMOUNT).into();
     }
-    if access(path, Access::READ_OK | Access::WRITE_OK | Access::EXEC_OK).is_err() {
-        return Finding::fail(NAME, format!("{shown}: it cannot be written"), format!("chmod u+rwx {shown}")).into();
+    let found = fs::canonicalize(path).and_then(|real| Ok((real.symlink_metadata()?.mode() & 0o7777, real)));
+    // The gateway of root may use every folder, but its commands run as the owner of this one.
+    let is_closed = geteuid().is_root() && found.as_ref().is_ok_and(|(mode, _)| mode & 0o700 != 0o700);
+    if is_closed || access(path, Access::READ_OK | Access::WRITE_OK | Access::EXEC_OK).is_err() {
+        let finding = Finding::fail(NAME, format!("{shown}: it cannot be written"), format!("chmod u+rwx {shown}"));
+        return match found {
+            Ok((mode, path)) if mode & 0o700 != 0o700 => {
+                DoctorCheck::with(finding, Repair::Mode { path, mode: mode | 0o700 })
+            }
+            _ => finding.into(),
+        };
     }
     if !is_prepared(path) {
         let message = format!("{shown}: the template's files were not written yet; the next start does");
@@ -270,8 +281,11 @@ pub fn agents(loaded: Option<&LoadedConfig>, home: &Home) -> Vec<Finding> {
 }
 
 /// Reports temporary files of killed processes.
-pub fn leftovers(home: &Home) -> Option<DoctorCheck> {
+pub fn leftovers(home: &Home, holder: &HomeHolder) -> Option<DoctorCheck> {
     let mut left = stale_temp_folders(&home.dir().join("tmp"));
+    if holder.excludes_restore() {
+        left.extend(backup::interrupted_restores(home));
+    }
     for entry in fs::read_dir(home.dir()).into_iter().flatten().flatten() {
         let is_draft = entry.file_name().to_str().and_then(|name| name.strip_prefix("token.")).is_some_and(is_hex);
         let age = entry.metadata().and_then(|found| found.modified()).ok().and_then(|at| at.elapsed().ok());

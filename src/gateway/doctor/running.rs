@@ -7,12 +7,16 @@ use serde_json::Value;
 use tokio::time::timeout;
 
 use super::check::{DoctorCheck, Repair};
+use crate::config::Config;
 use crate::control::{ControlClient, ToRequest};
+use crate::gateway::inspect::read_only_reason;
 use crate::home::{Home, LockError};
 use crate::query::GatewayQuery;
-use crate::store::DETACHED;
+use crate::store::{DETACHED, USE_COPY};
 
 const NAME: &str = "gateway";
+/// The reason why a gateway that starts, or whose socket was deleted, does not answer.
+const NO_SOCKET: &str = "its control socket daoyou.sock is missing";
 /// The time limit for a gateway's status.
 const STATUS_LIMIT: Duration = Duration::from_secs(5);
 
@@ -23,6 +27,11 @@ pub enum HomeHolder {
     Answers {
         client: ControlClient,
         status: Value,
+    },
+    /// A gateway that can create neither lock nor socket because the home cannot be written.
+    ReadOnly {
+        listen: String,
+        reason: String,
     },
     /// A command that works without a gateway and ends without being asked.
     Command {
@@ -36,8 +45,18 @@ pub enum HomeHolder {
 }
 
 impl HomeHolder {
-    /// Finds the holder by the lock and the control socket. It creates no file.
-    pub async fn find(home: &Home) -> Self {
+    /// Finds the holder by the lock and the control socket, or by `gateway.listen` for a home that cannot be written. It creates no
+    /// file.
+    pub async fn find(home: &Home, config: &Config) -> Self {
+        let holder = Self::of_lock(home).await;
+        if !matches!(holder, Self::Nobody) {
+            return holder;
+        }
+        let reason = read_only_reason(home, config).await;
+        reason.map_or(holder, |reason| Self::ReadOnly { listen: config.gateway.listen.clone(), reason })
+    }
+
+    async fn of_lock(home: &Home) -> Self {
         // Locking would create the file.
         if !home.lock_file().exists() && !home.is_locked() {
             return Self::Nobody;
@@ -47,6 +66,9 @@ impl HomeHolder {
             Err(LockError::Held { pid, is_temporary, .. }) => (pid, is_temporary),
             Err(LockError::Home(error)) => return Self::Silent { pid: None, reason: error.to_string() },
         };
+        if !is_temporary && !home.socket().exists() {
+            return Self::Silent { pid, reason: NO_SOCKET.to_owned() };
+        }
         let client = match ControlClient::new(&home.socket()) {
             Ok(client) => client,
             Err(error) => return Self::Silent { pid, reason: format!("{error:#}") },
@@ -63,7 +85,12 @@ impl HomeHolder {
     }
 
     pub fn is_gateway(&self) -> bool {
-        matches!(self, Self::Answers { .. } | Self::Silent { .. })
+        matches!(self, Self::Answers { .. } | Self::Silent { .. } | Self::ReadOnly { .. })
+    }
+
+    /// Returns true if no `daoyou restore` works in the home.
+    pub fn excludes_restore(&self) -> bool {
+        !matches!(self, Self::Command { .. } | Self::Silent { pid: None, .. })
     }
 
     pub fn checks(&self, home: &Home) -> Vec<DoctorCheck> {
@@ -85,12 +112,27 @@ impl HomeHolder {
                     .map(DoctorCheck::from)
                     .collect()
             }
+            Self::ReadOnly { listen, reason } => {
+                let message = format!("it answers at {listen}, but takes no messages: {reason}");
+                vec![Finding::fail(NAME, message, "fix what it names").into()]
+            }
             Self::Command { pid } => {
                 let message = format!("a daoyou command (pid {pid}) uses this home");
                 vec![Finding::warn(NAME, message, "run doctor after its end").into()]
             }
             Self::Silent { pid, reason } => {
                 let (who, mend) = match pid {
+                    Some(pid) if reason == NO_SOCKET => (
+                        format!("process {pid} holds this home"),
+                        format!(
+                            "run doctor again in a minute, since a gateway makes it again; \
+                             otherwise kill {pid}, then start it again"
+                        ),
+                    ),
+                    None if reason == NO_SOCKET => (
+                        "a process holds this home".to_owned(),
+                        "run doctor again in a minute, since a gateway makes it again; otherwise restart it".to_owned(),
+                    ),
                     Some(pid) => (format!("process {pid} holds this home"), format!("kill {pid}, then start it again")),
                     None => {
                         ("this home cannot be looked into".to_owned(), "run doctor as the gateway's user".to_owned())
@@ -123,7 +165,7 @@ fn gateway_finding(status: &Value) -> Finding {
     }
     if let Some(fault) = status["parts"]["intake"].as_str().filter(|intake| *intake != "ok") {
         let mend = match fault {
-            DETACHED => "stop the gateway, rename daoyou.db.rescued-TIME in its home to daoyou.db, and start it again",
+            DETACHED => USE_COPY,
             _ => "fix what it names",
         };
         return Finding::fail(NAME, format!("{message}, but takes no messages: {fault}"), mend);

@@ -11,7 +11,9 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
 
 use super::Inspector;
+use super::read_only::{local_client, local_url};
 use crate::bus::ChannelState;
+use crate::config::NO_CREDENTIALS;
 use crate::gateway::settings::local_address;
 use crate::query::InspectError;
 use crate::store::cursors::SkippedPosition;
@@ -165,6 +167,9 @@ impl Inspector {
                 let mend = format!("set enabled = true under [channels.{}]", name.replace(':', "."));
                 return vec![Finding::warn("enabled", "it is switched off", mend)];
             }
+            Some(Err(error)) if error == NO_CREDENTIALS => {
+                return vec![Finding::warn("config", error.clone(), "start the service, and test it again")];
+            }
             Some(Err(error)) => {
                 return vec![Finding::fail(
                     "config",
@@ -198,13 +203,9 @@ impl Inspector {
         let Some(listen) = self.running.as_ref().and_then(|running| running.serves) else {
             return Finding::ok(NAME, format!("{path}: not tried, as no gateway serves it"));
         };
+        let url = local_url(&self.config, listen, path);
         let listen = local_address(listen);
-        let scheme = if self.config.gateway.tls.cert.is_some() { "https" } else { "http" };
-        let url = format!("{scheme}://{listen}{path}");
-        // The certificate is valid for a name and not for this address; the request contains no secret.
-        let client = reqwest::Client::builder().no_proxy().timeout(CONNECT_LIMIT);
-        let client = client.tls_certs_only(std::iter::empty()).tls_danger_accept_invalid_certs(true);
-        let answer = match client.build() {
+        let answer = match local_client() {
             Ok(client) => client.request(reqwest::Method::OPTIONS, &url).send().await,
             Err(error) => return Finding::warn(NAME, format!("not tried: {error}"), "try again"),
         };

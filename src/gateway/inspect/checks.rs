@@ -1,11 +1,11 @@
 //! The checks of `doctor` that run in the gateway's process.
 
 use daoyou_channels::Finding;
-use jiff::tz::TimeZone;
 use rustix::process::{Resource, getrlimit};
 
 use super::Inspector;
 use super::sandbox::root_check;
+use crate::cron::zone_name;
 use crate::gateway::settings::timezone;
 
 /// The open files that a gateway may need for connections, the database and commands.
@@ -50,16 +50,14 @@ impl Inspector {
         match timezone(&self.config) {
             Err(error) => Finding::fail(NAME, error.to_string(), MEND),
             Ok(zone) if zone.is_unknown() => {
-                Finding::warn(NAME, "this machine has none, and none is set: times are UTC", MEND)
+                Finding::warn(NAME, "this machine has none with a name, and none is set: times are UTC", MEND)
             }
-            Ok(zone) => Finding::ok(NAME, zone_name(&zone)),
+            Ok(zone) => {
+                let now = jiff::Timestamp::now().to_zoned(zone.clone());
+                Finding::ok(NAME, format!("{}, now {}", zone_name(&zone), now.strftime("%F %H:%M %z")))
+            }
         }
     }
-}
-
-fn zone_name(zone: &TimeZone) -> String {
-    let now = jiff::Timestamp::now().to_zoned(zone.clone());
-    format!("{}, now {}", zone.iana_name().unwrap_or("a zone of this machine's own"), now.strftime("%F %H:%M %z"))
 }
 
 /// Checks the limit of open files; `None` means that there is no limit.

@@ -202,6 +202,14 @@ impl Inspector {
         Some(Finding::fail(name, message, mend))
     }
 
+    /// Returns a finding if the key of the model's service is a systemd credential, which only the service can read.
+    fn unread_credential(&self) -> Option<Finding> {
+        let model = &self.config.agent.model;
+        let missing = self.missing_secret(model.split('/').next().unwrap_or_default())?;
+        let message = format!("{model} was not asked: {}", missing.message);
+        Some(Finding::warn("model", message, "start the service, and run doctor again"))
+    }
+
     /// Returns the address of a service's API.
     pub fn asked_address(&self, name: &str) -> Option<String> {
         self.provider(name).map(|provider| display_address(provider.chat_url()))
@@ -218,6 +226,7 @@ impl Inspector {
         let (answers, calls) = tokio::join!(self.probe_services(is_set_up), self.call_models(&called));
         let mut findings = match &resolved {
             Ok(choice) => vec![self.model_check(choice, answers.get(&in_use)).await],
+            Err(_) if let Some(finding) = self.unread_credential() => vec![finding],
             Err(error) => vec![Finding::fail(
                 "model",
                 error.to_string(),

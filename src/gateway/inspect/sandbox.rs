@@ -1,5 +1,6 @@
 //! Checks the sandbox by running a command through the tool that models use.
 
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use daoyou_channels::Finding;
@@ -40,6 +41,10 @@ impl Inspector {
         let workspace = self.home.workspace(&self.config.agent.workspace);
         if !workspace.is_dir() {
             return Finding::ok(NAME, format!("{status}; not tried, as there is no workspace yet"));
+        }
+        // A command would repair the mode, and an examination changes nothing.
+        if workspace.metadata().is_ok_and(|found| found.mode() & 0o700 != 0o700) {
+            return Finding::ok(NAME, format!("{status}; not tried, as the workspace cannot be written"));
         }
         match self.trial(&workspace).await {
             Err(reason) => failed_trial(&status, &reason),
@@ -97,7 +102,8 @@ impl Inspector {
             return Err(format!("a command could not write in the workspace: {}", printed.join(" ")));
         }
         let mut leaks = Vec::new();
-        if printed.contains(&"outside") {
+        // The sandbox has a `/tmp` of its own: a write below it succeeds, and does not reach a home there.
+        if printed.contains(&"outside") && outside.exists() {
             leaks.push("write outside the workspace");
             if let Err(error) = std::fs::remove_file(&outside) {
                 tracing::warn!(%error, "the file of the trial could not be removed");

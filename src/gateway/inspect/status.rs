@@ -31,6 +31,9 @@ impl Inspector {
 
     /// Returns the status. The keys are the same for a running gateway and offline.
     pub(super) async fn status(&self) -> Result<Value, InspectError> {
+        if let Some(status) = self.read_only_status().await {
+            return Ok(status);
+        }
         let overview = self.overview(self.midnight(), TURNS).await?;
         let outbound: usize = overview.outbound.iter().map(|(_, messages)| messages).sum();
         let model = match self.models.resolve(&self.config.agent.model).await {

@@ -10,13 +10,13 @@ use super::inspector::Inspector;
 use crate::agent::{commit_effects, prepare_workspace};
 use crate::bus::WeakBus;
 use crate::chat::{ToolCall, without_notes};
-use crate::gateway::runtime::{ServiceTools, build_tools, skill_catalog, tool_deps};
+use crate::gateway::runtime::{build_tools, skill_catalog, tool_deps};
 use crate::origin::{FollowUpCount, TurnOrigin};
 use crate::postprocess::Question;
 use crate::profiles::{AgentProfile, AgentPrompt};
 use crate::query::{InspectError, ManualToolRun};
 use crate::skills::{Skill, SkillList, problems_of_all, render_skill};
-use crate::store::inbox::{self, InboxRow, InboxState};
+use crate::store::inbox::{self, InboxRow, MessageStatus};
 use crate::store::now_ms;
 use crate::tools::{
     OutputRule, ReplayPolicy, Tool, ToolContext, ToolDefinition, ToolExecutor, ToolResult, canonical_name,
@@ -39,7 +39,7 @@ impl Inspector {
         let skills = skill_catalog(&self.config, &workspace, self.home.dir());
         let (bus, agents) = (WeakBus::default(), Arc::default());
         let mcp = self.mcp()?;
-        let deps = tool_deps(&self.config, ServiceTools::new(&bus, &skills, &agents).with_mcp(&mcp));
+        let deps = tool_deps(&self.config, &bus, &skills, &agents, &mcp, None);
         build_tools(&self.config, &workspace, &self.home, deps).map_err(|error| error.to_string())
     }
 
@@ -80,7 +80,7 @@ impl Inspector {
     pub(super) fn agent_rows(&self) -> Value {
         let row = |agent: &Arc<AgentProfile>| {
             let mut row = agent.to_json();
-            row["tool_count"] = agent.tools.as_ref().map_or(json!("all"), |tools| json!(tools.len()));
+            row["tool_count"] = agent.own_tools().map_or(json!("all"), |tools| json!(tools.len()));
             row
         };
         json!({ "agents": self.agents.all().map(row).collect::<Vec<_>>(), "problems": self.agents.problems })
@@ -227,7 +227,7 @@ fn example_row(session: String, content: String, last: Option<InboxRow>) -> Inbo
             origin: own("{}"),
             received_at: 0,
             turn: id,
-            state: InboxState::Running,
+            state: MessageStatus::Running,
             stalled: 0,
             cancel: false,
         },
@@ -239,7 +239,7 @@ fn example_row(session: String, content: String, last: Option<InboxRow>) -> Inbo
         content,
         attachments: own("[]"),
         received_at: now_ms(),
-        state: InboxState::Running,
+        state: MessageStatus::Running,
         cancel: false,
         ..sender
     }

@@ -1,7 +1,6 @@
 //! The HTTP client of guarded requests. It resolves a name once, checks every address, connects to what was checked, and does the
 //! same again for each redirect.
 
-use std::error::Error as StdError;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -171,21 +170,15 @@ fn decode_body(
 
 /// Returns the reason of a failed request: the refusal of an address if there was one, otherwise the innermost error.
 fn failure(url: &Url, error: &reqwest::Error) -> EgressError {
-    let mut last: &dyn StdError = error;
-    loop {
-        if let Some(refusal) = last.downcast_ref::<EgressError>() {
-            return refusal.clone();
-        }
-        match last.source() {
-            Some(source) => last = source,
-            None => break,
-        }
+    let chain = anyhow::Chain::new(error);
+    if let Some(refusal) = chain.clone().find_map(|error| error.downcast_ref::<EgressError>()) {
+        return refusal.clone();
     }
     let host = url.host_str().unwrap_or_default();
     if error.is_timeout() {
         return EgressError::Failed(format!("{host} did not answer in time"));
     }
-    let why = last.to_string();
+    let why = chain.last().map(ToString::to_string).unwrap_or_default();
     if UNKNOWN_HOST.iter().any(|unknown| why.ends_with(unknown)) {
         return EgressError::Refused(format!("there is no host {host}"));
     }

@@ -31,12 +31,8 @@ pub enum HostPattern {
 
 impl HostPattern {
     fn covers_name(&self, name: &str) -> bool {
-        match self {
-            Self::Name(own) => {
-                name.strip_suffix(own.as_str()).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
-            }
-            Self::Range(_) => false,
-        }
+        let Self::Name(own) = self else { return false };
+        name.strip_suffix(own.as_str()).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
     }
 
     fn covers_address(&self, address: IpAddr) -> bool {
@@ -51,17 +47,18 @@ impl FromStr for HostPattern {
         if let Ok(range) = text.parse::<IpNet>() {
             return Ok(Self::Range(range));
         }
-        let name = text.strip_prefix("*.").unwrap_or(text);
-        match Host::parse(name.trim_start_matches('[').trim_end_matches(']')) {
+        let address = text.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(text);
+        if let Ok(address) = address.parse::<IpAddr>() {
+            return Ok(Self::Range(canonical(address).into()));
+        }
+        let host = text.strip_prefix("*.").unwrap_or(text);
+        match Host::parse(host) {
             Ok(Host::Domain(name)) if !name.trim_end_matches('.').is_empty() && !name.contains('*') => {
                 Ok(Self::Name(name.trim_end_matches('.').to_owned()))
             }
+            // Another way to write an address, such as `127.1`.
             Ok(Host::Ipv4(address)) => Ok(Self::Range(canonical(address.into()).into())),
-            Ok(Host::Ipv6(address)) => Ok(Self::Range(canonical(address.into()).into())),
-            _ => match name.parse::<IpAddr>() {
-                Ok(address) => Ok(Self::Range(canonical(address).into())),
-                Err(_) => Err(format!("{text:?} is neither a name nor an address of a host")),
-            },
+            _ => Err(format!("{text:?} is neither a name nor an address of a host")),
         }
     }
 }
@@ -284,6 +281,9 @@ mod tests {
             (&["bücher.example"], &[], &[], "https://xn--bcher-kva.example/", true),
             (&[], &["example.org"], &[], "https://a.example.org/", false),
             (&[], &["1.1.1.1"], &[], "https://16843009/", false),
+            (&[], &["1.1"], &[], "https://1.0.0.1/", false),
+            (&[], &["2606:4700::1"], &[], "https://[2606:4700::1]/", false),
+            (&[], &["[2606:4700::1]"], &[], "https://[2606:4700::1]/", false),
             (&[], &["example.org"], &[], "https://example.com/", true),
             (&["example.org"], &["a.example.org"], &[], "https://a.example.org/", false),
             (&[], &[], &["127.0.0.1/32"], "http://127.0.0.1:99/", true),
@@ -296,7 +296,7 @@ mod tests {
             let allowed = rules(allow, deny, private).check_url(&url);
             assert_eq!(allowed.is_ok(), expected, "{allow:?} {deny:?} {private:?} {url}: {allowed:?}");
         }
-        for text in ["", "http://example.org", "example.org/x", "a b", "*.", "10.0.0.0/99", "a:80"] {
+        for text in ["", "http://example.org", "example.org/x", "a b", "*.", "10.0.0.0/99", "a:80", "[::1", "::1]"] {
             assert!(text.parse::<HostPattern>().is_err(), "{text}");
         }
     }

@@ -7,4 +7,4 @@ mod ignore_rules;
 mod queue;
 mod walker;
 
-pub use walker::{EntryKind, SkipCounts, StopSignal, Walk, WalkSelection, WalkStop, WalkVisitor, WalkedEntry};
+pub use walker::{EntryKind, SkipCounts, StopSignal, Walk, WalkSelection, WalkStop, WalkedEntry};

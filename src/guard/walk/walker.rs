@@ -102,11 +102,6 @@ pub enum EntryKind {
     Folder,
 }
 
-/// Visits the entries of a walk, in any order. Each thread has a visitor of its own.
-pub trait WalkVisitor {
-    fn visit(&mut self, entry: &WalkedEntry<'_>);
-}
-
 /// The numbers of entries that were left out, by reason.
 #[derive(Debug, Default)]
 pub struct SkipCounts {
@@ -268,9 +263,9 @@ impl<'a> Walk<'a> {
         &self.first.real
     }
 
-    /// Visits every entry below the folder that `select` accepts, with up to four threads. `select` gets paths relative to the
-    /// folder.
-    pub fn run<V: WalkVisitor>(
+    /// Visits every entry below the folder that `select` accepts, in any order and with up to four threads. `select` gets paths
+    /// relative to the folder. Each thread has a visitor of its own, which `visitor` returns.
+    pub fn run<V: FnMut(&WalkedEntry<'_>)>(
         &self,
         select: &(dyn Fn(&Path, EntryKind) -> WalkSelection + Sync),
         visitor: impl Fn() -> V + Sync,
@@ -391,7 +386,7 @@ struct Worker<'a, V> {
     listing: Vec<MaybeUninit<u8>>,
 }
 
-impl<V: WalkVisitor> Worker<'_, V> {
+impl<V: FnMut(&WalkedEntry<'_>)> Worker<'_, V> {
     fn work(&mut self, job: FolderJob) {
         match job {
             FolderJob::List(folder) => self.list(&folder),
@@ -412,7 +407,7 @@ impl<V: WalkVisitor> Worker<'_, V> {
     }
 
     fn visit(&mut self, folder: &WalkedFolder, name: &OsStr, kind: EntryKind) {
-        self.visitor.visit(&WalkedEntry { walk: self.walk, folder, name, kind });
+        (self.visitor)(&WalkedEntry { walk: self.walk, folder, name, kind });
     }
 
     fn list(&mut self, folder: &Arc<WalkedFolder>) {

@@ -329,7 +329,7 @@ impl StreamAccess {
 
 /// Returns the principal of a named token; `None` if this program does not know the token's scope.
 fn named(row: AccessTokenRow, credential: ClientCredential) -> Option<Principal> {
-    let scope = TokenScope::parse(&row.scope)?;
+    let scope = row.scope.parse::<TokenScope>().ok()?;
     Some(Principal { token: Some(row.name), scope, credential })
 }
 

@@ -6,7 +6,7 @@ use daoyou_channels::trust::{Author, SenderListing, trust_of};
 use daoyou_channels::{HttpError, Trust};
 
 use crate::http::error::internal;
-use crate::http::page::PAGE_CHANNEL;
+use crate::memory::token_of_session;
 use crate::query::access::TokenScope;
 use crate::store::access::SecretHash;
 
@@ -70,13 +70,7 @@ impl Principal {
 
     /// Returns true if the client may use a session.
     pub fn may_use(&self, session: &str) -> bool {
-        if !self.is_confined() {
-            return true;
-        }
-        let chat = session.strip_prefix(PAGE_CHANNEL).and_then(|rest| rest.strip_prefix(':'));
-        let prefix = self.chat_prefix();
-        chat.and_then(|chat| chat.strip_prefix(prefix.as_str()))
-            .is_some_and(|name| !prefix.is_empty() && !name.is_empty())
+        !self.is_confined() || self.token.as_deref().is_some_and(|name| token_of_session(session) == Some(name))
     }
 }
 

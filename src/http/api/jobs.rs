@@ -21,7 +21,7 @@ use crate::offline;
 use crate::query::jobs::{self, AppliedJobChange, HISTORY_LIMIT};
 use crate::query::{JobChange, JobQuery};
 use crate::text::language_of;
-use crate::text::time_expression::DueTime;
+use crate::text::time_expression::{DueTime, TimeExpression, TimeParseError};
 
 /// The longest description of a job in words, in bytes.
 const MAX_DESCRIPTION: usize = 2_000;
@@ -97,12 +97,18 @@ fn job_in_words(
     let words = words.trim();
     let ordered = after_reminder_phrase(words);
     let text = ordered.unwrap_or(words);
-    let (when, note) = offline::split_reminder(text, language_of(text)).map_err(|misread| match misread {
+    let (when, note) = split(text).map_err(|misread| match misread {
         Some(misread) => format!("the time is not understood as a whole: {misread}"),
         None => {
             format!("no time is understood in {:?}; write it as \"every Monday at 9: the news\"", truncate(words, 200))
         }
     })?;
+    if let Some(unread) = words_before_colon(text, &note) {
+        return Err(format!(
+            "{:?} before the colon is not understood as a part of the time; write only the time before the colon, and all else after it",
+            truncate(unread, 200)
+        ));
+    }
     let zone = context.zone_of(given.get("tz").and_then(Value::as_str)).map_err(|error| error.to_string())?;
     let due = when.due(Some(now.to_zoned(zone.clone()).datetime())).ok_or("there is no such date")?;
     let mut set = |key: &str, value: String| drop(given.insert(key.to_owned(), Value::String(value)));
@@ -127,6 +133,40 @@ fn job_in_words(
         given.insert(kind.to_owned(), Value::String(inner.unwrap_or(note)));
     }
     Ok(Value::Object(given))
+}
+
+/// Splits a text into a time and a note.
+///
+/// # Errors
+/// As [`offline::split_reminder`].
+fn split(text: &str) -> Result<(TimeExpression, String), Option<TimeParseError>> {
+    let read = |text: &str| offline::split_reminder(text, language_of(text));
+    // A date in digits stands alone.
+    let date = text.split_once(' ').filter(|(lead, rest)| {
+        matches!(lead.to_ascii_lowercase().as_str(), "at" | "on") && rest.starts_with(|c: char| c.is_ascii_digit())
+    });
+    read(text).or_else(|misread| date.and_then(|(_, rest)| read(rest).ok()).ok_or(misread))
+}
+
+/// Returns the words between a time and the colon before what is to be done, if there are any: they may belong to the time.
+fn words_before_colon<'a>(text: &str, note: &'a str) -> Option<&'a str> {
+    // Words with which a note begins, whatever follows.
+    const LEADS: [&str; 5] = ["to", "that", "about", "去", "要"];
+    let time = text.strip_suffix(note)?.trim_end();
+    let is_marked = time.ends_with([':', '：'])
+        || LEADS.iter().any(|lead| {
+            time.get(time.len().saturating_sub(lead.len())..).is_some_and(|end| end.eq_ignore_ascii_case(lead))
+        });
+    if is_marked || after_reminder_phrase(note).is_some() {
+        return None;
+    }
+    // No colon of a clock or of an address.
+    let is_colon = |at: usize, c: char| {
+        c == '：' || (c == ':' && !note[at + 1..].starts_with(|next: char| next.is_ascii_digit() || next == '/'))
+    };
+    let line = note.lines().next()?;
+    let (at, _) = line.char_indices().find(|(at, c)| is_colon(*at, *c))?;
+    Some(line[..at].trim()).filter(|words| !words.is_empty())
 }
 
 /// Returns the text after the phrase with which people ask for a reminder, if the text begins with such a phrase.
@@ -175,6 +215,31 @@ pub async fn change_jobs(service: &JobService, change: JobChange) -> Result<Valu
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn words_between_the_time_and_its_colon_are_refused() {
+        for (text, unread) in [
+            ("every 90 minutes from 8:15: x", Some("from 8:15")),
+            ("every 90 minutes starting at 8: x", Some("starting at 8")),
+            ("every 15 minutes during work hours: ping", Some("during work hours")),
+            ("every 15 minutes, during work hours: ping", Some("during work hours")),
+            ("every day at 9 (Berlin time): x", Some("(Berlin time)")),
+            ("每15分钟，工作时间内: ping", Some("工作时间内")),
+            ("每15分钟，工作时间内：喝水", Some("工作时间内")),
+            ("every Monday at 9: the news: short", None),
+            ("every Monday at 9 read the news", None),
+            ("every Monday at 9 to read: the news", None),
+            ("every Monday at 9 remind me to call Bob: urgent", None),
+            ("every Monday at 9 read https://example.org/", None),
+            ("every Monday at 9 \"water: plants\"", None),
+            ("每天早上8点提醒我：喝水", None),
+            ("at 2027-01-01 10:00: lunch", None),
+            ("on 2027-01-01 at 10:00: lunch", None),
+        ] {
+            let (_, note) = split(text).unwrap_or_else(|misread| panic!("{text}: {misread:?}"));
+            assert_eq!(words_before_colon(text, &note), unread, "{text}: {note}");
+        }
+    }
 
     #[test]
     fn a_reminder_begins_with_a_whole_phrase() {

@@ -44,7 +44,7 @@ pub(super) fn routes() -> Router<Arc<AppState>> {
 
 /// The parameters of all queries.
 #[derive(Default, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[serde(default)]
 struct Params {
     q: Option<String>,
     owner: Option<String>,

@@ -16,6 +16,7 @@ use std::sync::Arc;
 
 use axum::extract::Query;
 use axum::http::StatusCode;
+use axum::middleware::from_fn;
 use axum::routing::{MethodRouter, delete, get, post};
 use axum::{Json, Router};
 use daoyou_channels::{HttpError, limit_body};
@@ -48,6 +49,7 @@ pub fn routes(state: Arc<AppState>) -> Router {
         .merge(terminal::routes())
         .merge(token_routes())
         .merge(page::api_routes())
+        .route_layer(from_fn(openapi::check_query))
         .with_state(state)
 }
 
@@ -103,7 +105,6 @@ async fn models(state: SharedState, principal: Principal, Query(params): Query<M
 }
 
 #[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
 struct CostParams {
     from: Option<String>,
     to: Option<String>,
@@ -114,7 +115,6 @@ async fn cost(state: SharedState, Query(CostParams { from, to }): Query<CostPara
 }
 
 #[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
 struct LogsParams {
     /// `error`, `warn`, `info`, `debug` or `trace`: shows this level and the more severe ones.
     level: Option<String>,
@@ -133,7 +133,6 @@ async fn logs(state: SharedState, Query(LogsParams { level, after, lines }): Que
 }
 
 #[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
 struct PromptParams {
     session: Option<String>,
     message: Option<String>,

@@ -3,8 +3,12 @@
 
 use std::sync::LazyLock;
 
+use axum::extract::{MatchedPath, Query, Request};
+use axum::http::Method;
 use axum::http::header::CONTENT_TYPE;
+use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use daoyou_channels::HttpError;
 use serde_json::{Map, Value, json};
 
 const TABLE: &str = include_str!("openapi.txt");
@@ -46,6 +50,11 @@ impl<'a> RouteLine<'a> {
 
     fn all() -> impl Iterator<Item = RouteLine<'static>> {
         TABLE.lines().filter(|line| !line.is_empty() && !line.starts_with('#')).filter_map(RouteLine::parse)
+    }
+
+    /// Returns the names of the parameters of the query.
+    fn query_names(&self) -> impl Iterator<Item = &'a str> {
+        self.query.iter().filter_map(|parameter| parameter.split([':', '!']).next())
     }
 
     fn parameters(&self) -> Vec<Value> {
@@ -165,6 +174,23 @@ fn document() -> Value {
             },
         },
     })
+}
+
+/// Refuses a request with a parameter in its query that its route does not have.
+pub(super) async fn check_query(path: MatchedPath, request: Request, next: Next) -> Result<Response, HttpError> {
+    let method = if request.method() == Method::HEAD { "GET" } else { request.method().as_str() };
+    let is_called = |route: &RouteLine<'_>| (route.method, route.path) == (method, path.as_str());
+    let route = request.uri().query().and_then(|_| RouteLine::all().find(is_called));
+    // A query that cannot be read is the error of the handler that needs it.
+    if let (Some(route), Ok(Query(query))) = (route, Query::<Vec<(String, String)>>::try_from_uri(request.uri())) {
+        let known: Vec<_> = route.query_names().collect();
+        if let Some((unknown, _)) = query.iter().find(|(name, _)| !known.contains(&name.as_str())) {
+            let allowed = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+            let message = format!("{}: there is no parameter {unknown:?}; allowed: {allowed}", route.path);
+            return Err(HttpError::bad_request(message));
+        }
+    }
+    Ok(next.run(request).await)
 }
 
 /// Returns the document.

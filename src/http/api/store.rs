@@ -30,6 +30,7 @@ use crate::query::{
     self, AfterCommit, AppliedChange, ApprovalAnswer, LIST_LIMIT, RetryClass, StoreChange, StoreQuery, sessions, turns,
 };
 use crate::store::checkpoints::{find_turn, of_turn, separate_store_errors};
+use crate::store::inbox;
 
 /// The longest wait of one request for the end of a message; the caller then asks again.
 const WAIT_LIMIT: Duration = Duration::from_secs(60);
@@ -101,13 +102,13 @@ fn after_commit(state: &AppState, after: AfterCommit) {
         AfterCommit::Run { session, messages } => state.bus.inbound_written(SessionKey::from(session), messages),
         AfterCommit::Forget { channel } => state.bus.outbound_ended(&channel),
         AfterCommit::Resume { turn, session } => state.bus.signal(InboundSignal::Resume(turn, session.into())),
+        AfterCommit::Stop(turns) => state.bus.stop_turns(turns),
         AfterCommit::RetryServices => state.bus.signal(InboundSignal::RetryServices),
         AfterCommit::All(all) => all.into_iter().for_each(|one| after_commit(state, one)),
     }
 }
 
 #[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
 struct ApproveParams {
     /// Approves the tool for the rest of the conversation as well.
     #[serde(default)]
@@ -120,7 +121,6 @@ async fn approve(state: SharedState, Name(id): Name, Query(params): Query<Approv
 }
 
 #[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
 struct DenyParams {
     #[serde(default)]
     reason: String,
@@ -143,29 +143,44 @@ async fn retry_all(state: SharedState, Query(RetryParams { outcomes }): Query<Re
     apply(&state, StoreChange::RetryAll(classes)).await
 }
 
-/// Clears a session through its lane, as `/new` does: only the lane may write to a session.
+/// Clears a session through its lane, as `/new` does: only the lane may write to a session. A turn that waits, perhaps for a person
+/// who never answers, is stopped first.
 async fn clear(state: &AppState, key: &str) -> ApiResult {
     // Clearing must not create a session.
     let session = key.to_owned();
     if !state.bus.store().read(move |connection| sessions::is_known(connection, &session)).await? {
         return Ok(Json(sessions::cleared(key, false)));
     }
-    let done = run_command(state, key, "/new").await?;
-    if done.is_none_or(|done| done.status != MessageStatus::Done) {
+    let (id, done) = run_command(state, key, "/new").await?;
+    // What is refused here must not happen later.
+    let is_error = |done: &MessageState| done.reply.as_ref().is_some_and(|reply| reply.error.is_some());
+    if done.is_none_or(|done| done.status != MessageStatus::Done || is_error(&done)) {
+        state.bus.cancel_message(id).await?;
         let busy = format!("session {key} is busy and was not cleared within {WAIT_LIMIT:?}");
         return Err(HttpError::new(StatusCode::SERVICE_UNAVAILABLE, "busy", busy));
     }
     Ok(Json(sessions::cleared(key, true)))
 }
 
-/// Sends a slash command to the session's lane, and waits for its end.
-async fn run_command(state: &AppState, session: &str, command: &str) -> Result<Option<MessageState>, HttpError> {
+/// Sends a slash command to a session's lane, stops the turn of the session if it waits, and waits for the command's end. Returns the
+/// id of the command, and its state.
+async fn run_command(
+    state: &AppState,
+    session: &str,
+    command: &str,
+) -> Result<(Uuid, Option<MessageState>), HttpError> {
     let trust = trust_of(Author::Owner, SenderListing::Owner);
     let mut message = InboundMessage::text("cli", "direct", "owner", trust, command);
     message.session = Some(SessionKey::from(session));
     message.reply.is_picked_up = true;
-    let id = state.inbox.accept(message, AcceptExtras::default()).await?.id();
-    Ok(state.inbox.wait(id, WAIT_LIMIT).await?)
+    let id = state.inbox.accept(message, AcceptExtras::default()).await.map_err(HttpError::for_owner)?.id();
+    // A command that is refused stops nothing.
+    let key = session.to_owned();
+    let first = state.bus.store().read(move |connection| inbox::open_of_session(connection, &key, 1)).await?.pop();
+    if let Some(waiting) = first.filter(|row| row.state == MessageStatus::Waiting) {
+        state.bus.cancel_message(waiting.id).await?;
+    }
+    Ok((id, state.inbox.wait(id, WAIT_LIMIT).await?))
 }
 
 #[derive(Deserialize)]
@@ -198,7 +213,7 @@ async fn restore(state: SharedState, Name(id): Name) -> ApiResult {
         separate_store_errors(find_turn(connection, &id).and_then(|turn| of_turn(connection, turn)))
     };
     let point = state.bus.store().read(find).await??;
-    let done = run_command(&state, &point.session, &format!("/restore {}", point.turn)).await?;
+    let (_, done) = run_command(&state, &point.session, &format!("/restore {}", point.turn)).await?;
     let Some(done) = done.filter(|done| done.status == MessageStatus::Done) else {
         let waits = "the order is kept: it is carried out when the turns before it in this session have ended";
         return Ok(Json(json!({ "turn": point.turn, "session": point.session, "restored": false, "waits": waits })));
@@ -247,7 +262,8 @@ async fn accept(
     State(state): SharedState,
     UniqueJson(message): UniqueJson<InboundMessage>,
 ) -> Result<(StatusCode, Json<Acceptance>), HttpError> {
-    Ok((StatusCode::ACCEPTED, Json(state.inbox.accept(message, AcceptExtras::default()).await?)))
+    let accepted = state.inbox.accept(message, AcceptExtras::default()).await.map_err(HttpError::for_owner)?;
+    Ok((StatusCode::ACCEPTED, Json(accepted)))
 }
 
 #[derive(Deserialize)]

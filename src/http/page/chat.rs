@@ -14,15 +14,15 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::channel::PAGE_CHANNEL;
-use super::files::uploads_of;
+use super::files::{MessageUploads, uploads_of};
 use crate::http::access::Principal;
 use crate::http::api::UniqueJson;
+use crate::http::api::response::run_detached;
 use crate::http::error::{FOREIGN_CHAT, out_of_scope};
 use crate::http::state::{AppState, SharedState};
 use crate::phrases::Phrases;
-use crate::query::sessions::{is_known, page_chat_of_session};
-use crate::store::inbox::{self, InboxRow};
-use crate::store::{Connection, Durability, StoreError, messages};
+use crate::query::sessions::{self, is_chat_key, is_known, page_chat_of_session};
+use crate::store::{Connection, Durability, StoreError, checkpoints, inbox, messages};
 
 /// The longest message, in bytes: the default limit of a webhook.
 const MAX_MESSAGE: usize = 2_000_000;
@@ -81,13 +81,15 @@ struct ChatBody {
     session: Option<String>,
     #[serde(default)]
     content: String,
-    /// The ids of uploaded files.
+    /// The ids of uploaded files, and of files of earlier messages.
     #[serde(default)]
-    files: Vec<Uuid>,
+    files: Vec<String>,
     agent: Option<String>,
     model: Option<String>,
     /// An id that the client chooses, so that a message which is sent again counts once.
     id: Option<Uuid>,
+    /// The last turn of the session, which this message asks again: the session first goes back to the end of the turn before.
+    replaces: Option<Uuid>,
 }
 
 async fn chat(
@@ -110,6 +112,9 @@ async fn chat(
         // A route may give its sender an agent with limits, and the owner pays for the model.
         return Err(out_of_scope("agent, model: a token with the scope chat has those of its chats"));
     }
+    if principal.is_confined() && body.replaces.is_some() {
+        return Err(out_of_scope("replaces: a token with the scope chat cannot take its chats back"));
+    }
     let mut message = message_of(&principal, body.session.as_deref(), text)?;
     // The same id from different clients means different messages.
     message.external_id = body.id.map(|id| format!("{}:{id}", principal.chat_prefix()));
@@ -122,30 +127,90 @@ async fn chat(
         message.settings.requested_model = Some(model);
     }
     let uploads = uploads_of(&state, &principal, &body.files).await?;
-    let files = uploads.attachments.clone();
-    message.attachments.clone_from(&files);
-    let accepted = match state.inbox.accept(message, AcceptExtras::default()).await {
+    message.attachments.clone_from(&uploads.attachments);
+    let back = match command_back(&state, &message, body.replaces).await {
+        Ok(command) => command,
+        Err(error) => {
+            uploads.release(state.bus.store()).await;
+            return Err(error);
+        }
+    };
+    // Both messages or none, even if the client disconnects.
+    let accepted = run_detached(accept(state, message, back, (body, uploads))).await?;
+    let (session, status) = match &accepted {
+        Acceptance::Accepted { session, .. } => (session, "accepted"),
+        Acceptance::Duplicate { session, .. } => (session, "duplicate"),
+    };
+    Ok((StatusCode::ACCEPTED, Json(json!({ "id": accepted.id(), "session": session, "status": status }))))
+}
+
+/// Accepts a message, and before it the command that takes its session back.
+async fn accept(
+    state: Arc<AppState>,
+    message: InboundMessage,
+    back: Option<String>,
+    (body, uploads): (ChatBody, MessageUploads),
+) -> Result<Acceptance, HttpError> {
+    let files = message.attachments.clone();
+    let mut command = None;
+    let accepted = async {
+        if let Some(back) = back {
+            let mut back =
+                InboundMessage { attachments: Vec::new(), external_id: None, content: back, ..message.clone() };
+            back.reply.is_picked_up = true;
+            command = Some(state.inbox.accept(back, AcceptExtras::default()).await?.id());
+        }
+        state.inbox.accept(message, AcceptExtras::default()).await
+    };
+    match accepted.await {
         Ok(accepted) => {
             // The message that is known already has its own files.
             if let Acceptance::Duplicate { id, .. } = accepted {
                 uploads.release(state.bus.store()).await;
                 check_repeat(&state, id, &body, &files).await?;
             }
-            accepted
+            Ok(accepted)
         }
         Err(refusal) => {
+            if let Some(command) = command
+                && let Err(error) = state.bus.cancel_message(command).await
+            {
+                tracing::warn!(%error, "a session may go back although its new message was refused");
+            }
             // After an error of the store, the message may have been written.
             if !matches!(refusal, Refusal::Store { .. }) {
                 uploads.release(state.bus.store()).await;
             }
-            return Err(refusal.into());
+            Err(refusal.into())
         }
+    }
+}
+
+/// Returns the command that takes the session of a message back to the end of the turn before `replaced`; none if no turn is
+/// replaced, the message was accepted before, or the turn is not in the history, as after some failures.
+///
+/// # Errors
+/// 404 if the turn is not of this session; 409 if it is not the last one or has not ended, or the turn before cannot be restored.
+async fn command_back(
+    state: &AppState,
+    message: &InboundMessage,
+    replaced: Option<Uuid>,
+) -> Result<Option<String>, HttpError> {
+    let Some(replaced) = replaced else { return Ok(None) };
+    let (session, id) = (message.session_key().to_string(), message.external_id.clone());
+    let find = move |connection: &Connection| {
+        if let Some(id) = id
+            && inbox::find_external(connection, PAGE_CHANNEL, &id)?.is_some()
+        {
+            return Ok(Ok(None));
+        }
+        checkpoints::separate_store_errors(sessions::turn_before(connection, &session, replaced))
     };
-    let (session, status) = match &accepted {
-        Acceptance::Accepted { session, .. } => (session, "accepted"),
-        Acceptance::Duplicate { session, .. } => (session, "duplicate"),
-    };
-    Ok((StatusCode::ACCEPTED, Json(json!({ "id": accepted.id(), "session": session, "status": status }))))
+    Ok(match state.bus.store().read(find).await?? {
+        None => None,
+        Some(Some(turn)) => Some(format!("/restore {turn}")),
+        Some(None) => Some("/new".to_owned()),
+    })
 }
 
 /// Checks that a message whose id is known is a repetition: it has the text and the files of the first one. The session may be another
@@ -155,17 +220,12 @@ async fn chat(
 /// 422 if it is another message, or the store cannot be read.
 async fn check_repeat(state: &AppState, first: Uuid, body: &ChatBody, files: &[Attachment]) -> Result<(), HttpError> {
     let first = state.bus.store().read(move |connection| inbox::find(connection, first)).await?;
-    match first {
-        Some(first) if !is_repeat(&first, body, files)? => {
-            Err(HttpError::unprocessable("this id came with another message before; a new message needs a new id"))
-        }
-        _ => Ok(()),
+    let Some(first) = first else { return Ok(()) };
+    let first_files: Vec<Attachment> = serde_json::from_str(&first.attachments).map_err(StoreError::from)?;
+    if first.content == body.content.trim() && first_files == files {
+        return Ok(());
     }
-}
-
-fn is_repeat(first: &InboxRow, body: &ChatBody, files: &[Attachment]) -> Result<bool, StoreError> {
-    let first_files: Vec<Attachment> = serde_json::from_str(&first.attachments)?;
-    Ok(first.content == body.content.trim() && first_files == files)
+    Err(HttpError::unprocessable("this id came with another message before; a new message needs a new id"))
 }
 
 /// Returns a client's message to a session, or to a new chat.
@@ -178,8 +238,7 @@ fn message_of(principal: &Principal, session: Option<&str>, text: &str) -> Resul
             format!("{PAGE_CHANNEL}:{}{chat}", principal.chat_prefix())
         }
     };
-    let is_key = session.split_once(':').is_some_and(|(channel, chat)| !channel.is_empty() && !chat.is_empty());
-    if !is_key || session.chars().count() > MAX_SESSION || session.chars().any(char::is_control) {
+    if !is_chat_key(&session) || session.chars().count() > MAX_SESSION || session.chars().any(char::is_control) {
         let message =
             format!("session: {PAGE_CHANNEL}:NAME, or the key of a session, of at most {MAX_SESSION} characters");
         return Err(HttpError::unprocessable(message));

@@ -28,7 +28,6 @@ pub fn routes() -> Router<Arc<AppState>> {
 }
 
 #[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
 struct EventsParams {
     session: Option<String>,
     last_event_id: Option<String>,

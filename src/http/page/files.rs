@@ -49,7 +49,6 @@ pub fn routes() -> Router<Arc<AppState>> {
 }
 
 #[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
 struct UploadParams {
     name: String,
 }
@@ -202,35 +201,39 @@ impl MessageUploads {
     }
 }
 
-/// Returns the uploads for a message, which are then kept.
+/// Returns the files for a message, which are then kept: uploads, and files of messages on the page that are sent again.
 ///
 /// # Errors
-/// 404 if the client has no such upload.
-pub async fn uploads_of(state: &AppState, principal: &Principal, ids: &[Uuid]) -> Result<MessageUploads, HttpError> {
+/// 404 if the client has no such file.
+pub async fn uploads_of(state: &AppState, principal: &Principal, ids: &[String]) -> Result<MessageUploads, HttpError> {
     if ids.is_empty() {
         return Ok(MessageUploads::default());
     }
     let (principal, ids) = (principal.clone(), ids.to_vec());
     let find = move |connection: &Connection| use_uploads(connection, &principal, &ids);
     let found = state.bus.store().write(Durability::Logged, find).await?;
-    found.map_err(|id| HttpError::not_found(format!("there is no file {id}")))
+    found.map_err(|id| HttpError::not_found(format!("there is no file {:?} to send", truncate(&id, 100))))
 }
 
-/// Returns these uploads and marks all of them as used. If the client does not have one of them, marks none, so
+/// Returns these files and marks all uploads among them as used. If the client does not have one of them, marks none, so
 /// that the others are deleted in time; the error is its id.
 fn use_uploads(
     connection: &Connection,
     principal: &Principal,
-    ids: &[Uuid],
-) -> Result<Result<MessageUploads, Uuid>, StoreError> {
+    ids: &[String],
+) -> Result<Result<MessageUploads, String>, StoreError> {
     let mut uploads = MessageUploads::default();
-    for id in ids {
-        match find_upload(connection, principal, *id)? {
-            Some(attachment) => uploads.attachments.push(attachment),
-            None => return Ok(Err(*id)),
+    let mut new = Vec::new();
+    for text in ids {
+        let id = FileId::parse(text);
+        let attachment = id.as_ref().map(|id| id.find_to_send(connection, principal)).transpose()?.flatten();
+        let Some(attachment) = attachment else { return Ok(Err(text.clone())) };
+        uploads.attachments.push(attachment);
+        if let Some(FileId::Upload(id)) = id {
+            new.push(id);
         }
     }
-    for id in ids {
+    for id in new {
         uploads.uses.push(access::use_file(connection, &id.to_string())?);
     }
     Ok(Ok(uploads))
@@ -265,6 +268,20 @@ impl FileId {
             "in" => Some(Self::Inbound(id, number)),
             "out" => Some(Self::Outbound(id, number)),
             _ => None,
+        }
+    }
+
+    /// Finds the file if the client may send it. A file that came by another channel counts as content of others, which a message
+    /// of the owner must not hide.
+    fn find_to_send(&self, connection: &Connection, principal: &Principal) -> Result<Option<Attachment>, StoreError> {
+        match self {
+            Self::Inbound(id, _)
+                if inbox::find(connection, *id)?.is_none_or(|message| message.channel != PAGE_CHANNEL) =>
+            {
+                Ok(None)
+            }
+            Self::Outbound(..) => Ok(None),
+            Self::Upload(_) | Self::Inbound(..) => self.find(connection, principal),
         }
     }
 
@@ -376,14 +393,15 @@ mod tests {
             access::add_file(connection, &other.to_string(), "tablet", &stored, None)?;
             let mut outcomes = Vec::new();
             for ids in [&[own, unknown][..], &[own, other], &[own]] {
-                let found = use_uploads(connection, &principal, ids)?.map(|uploads| uploads.attachments.len());
+                let ids: Vec<_> = ids.iter().map(Uuid::to_string).collect();
+                let found = use_uploads(connection, &principal, &ids)?.map(|uploads| uploads.attachments.len());
                 let used = access::files(connection)?.into_iter().filter(|row| row.is_used).count();
                 outcomes.push((found, used));
             }
             Ok(outcomes)
         };
         let outcomes = store.write(Durability::Logged, check).await.unwrap();
-        assert_eq!(outcomes, [(Err(unknown), 0), (Err(other), 0), (Ok(1), 1)]);
+        assert_eq!(outcomes, [(Err(unknown.to_string()), 0), (Err(other.to_string()), 0), (Ok(1), 1)]);
     }
 
     #[tokio::test]

@@ -15,7 +15,7 @@ use crate::http::state::{AppState, SharedState};
 use crate::llm::ChatResponse;
 use crate::memory::written;
 use crate::query::sessions::inbound_files;
-use crate::store::inbox::{self, InboxRow, InboxState};
+use crate::store::inbox::{self, InboxRow, MessageStatus};
 use crate::store::turn_steps::{self, TurnStepRow};
 use crate::store::{Connection, StoreError};
 use crate::text::think;
@@ -39,9 +39,8 @@ async fn live(State(state): SharedState, Path(key): Path<String>) -> Result<Json
         let ids: Vec<_> = turns.iter().map(|turn| turn.id).collect();
         let found = state.page.live_turns(&since, &ids, |live| {
             let view = |turn: &OpenTurn| {
-                let journal = turn.journaled();
-                let mut events = turn.events();
-                events.extend(live.beyond(turn.id, &journal));
+                let mut events = turn.events.clone();
+                events.extend(live.beyond(turn.id, &turn.journaled));
                 let content: Vec<_> = turn.messages.iter().map(|row| written(&row.content)).collect();
                 json!({
                     "turn": turn.id,
@@ -67,95 +66,75 @@ struct OpenTurn {
     id: Uuid,
     messages: Vec<InboxRow>,
     files: Vec<Value>,
-    steps: Vec<JournalStep>,
-}
-
-/// A step of a journal that the page shows.
-enum JournalStep {
-    Started,
-    Response(Box<ChatResponse>),
-    Result { call: String, name: String, result: Box<ToolResult> },
+    /// The events that correspond to the journal.
+    events: Vec<TurnEvent>,
+    journaled: JournaledCalls,
 }
 
 /// Reads the unfinished turns of a session, in order.
 fn open_turns(connection: &Connection, session: &str) -> Result<Vec<OpenTurn>, StoreError> {
     let mut turns: Vec<OpenTurn> = Vec::new();
     for row in inbox::open_of_session(connection, session, MAX_MESSAGES)? {
+        let files = inbound_files(&row)?;
         match turns.iter_mut().find(|turn| turn.id == row.turn) {
-            Some(turn) => turn.messages.push(row),
-            None => {
-                let steps = match row.state {
-                    InboxState::Queued => Vec::new(),
-                    _ => turn_steps::of_turn(connection, row.turn)?.iter().filter_map(read_step).collect(),
-                };
-                turns.push(OpenTurn { id: row.turn, messages: vec![row], files: Vec::new(), steps });
+            Some(turn) => {
+                turn.files.extend(files);
+                turn.messages.push(row);
             }
-        }
-    }
-    for turn in &mut turns {
-        for row in &turn.messages {
-            turn.files.extend(inbound_files(row)?);
+            None => {
+                let (id, has_started) = (row.turn, row.state != MessageStatus::Queued);
+                let (events, journaled) = (Vec::new(), JournaledCalls::default());
+                let mut turn = OpenTurn { id, messages: vec![row], files, events, journaled };
+                if has_started {
+                    for step in turn_steps::of_turn(connection, id)? {
+                        // The page shows nothing of a step that this program cannot read.
+                        let _ = turn.add_step(&step);
+                    }
+                }
+                turns.push(turn);
+            }
         }
     }
     Ok(turns)
 }
 
-/// Parses a step; `None` if the page does not show it, or this program cannot read it.
-fn read_step(row: &TurnStepRow) -> Option<JournalStep> {
-    let mut body: Value = serde_json::from_str(&row.body).ok()?;
-    match row.kind.as_str() {
-        "context" => Some(JournalStep::Started),
-        "response" => Some(JournalStep::Response(serde_json::from_value(body["response"].take()).ok()?)),
-        "tool_result" => Some(JournalStep::Result {
-            call: body["call_id"].as_str()?.to_owned(),
-            name: body["name"].as_str()?.to_owned(),
-            result: serde_json::from_value(body["result"].take()).ok()?,
-        }),
-        _ => None,
-    }
-}
-
 impl OpenTurn {
     /// Returns the state of the turn: the most advanced state of its messages.
-    fn state(&self) -> InboxState {
+    fn state(&self) -> MessageStatus {
         let has = |state| self.messages.iter().any(|row| row.state == state);
-        [InboxState::Running, InboxState::Waiting].into_iter().find(|state| has(*state)).unwrap_or(InboxState::Queued)
+        [MessageStatus::Running, MessageStatus::Waiting]
+            .into_iter()
+            .find(|state| has(*state))
+            .unwrap_or(MessageStatus::Queued)
     }
 
-    /// Returns the events that correspond to the journal.
-    fn events(&self) -> Vec<TurnEvent> {
-        let mut events = Vec::new();
-        for step in &self.steps {
-            match step {
-                // A second context step is a compacted context.
-                JournalStep::Started if events.is_empty() => events.push(TurnEvent::Started),
-                JournalStep::Started => {}
-                JournalStep::Response(response) => add_response(response, &mut events),
-                JournalStep::Result { call, name, result } => events.push(TurnEvent::ToolResult {
-                    id: call.clone(),
-                    name: name.clone(),
+    /// Adds what the page shows of a step; `None` if this program cannot read the step.
+    fn add_step(&mut self, row: &TurnStepRow) -> Option<()> {
+        let mut body: Value = serde_json::from_str(&row.body).ok()?;
+        match row.kind.as_str() {
+            // A second context step is a compacted context.
+            "context" if self.events.is_empty() => self.events.push(TurnEvent::Started),
+            "response" => {
+                let response: ChatResponse = serde_json::from_value(body["response"].take()).ok()?;
+                self.journaled.called.extend(response.tool_calls.iter().map(|call| call.id.clone()));
+                self.journaled.has_answer = response.tool_calls.is_empty();
+                add_response(&response, &mut self.events);
+            }
+            "tool_result" => {
+                let (id, name) = (body["call_id"].as_str()?.to_owned(), body["name"].as_str()?.to_owned());
+                let result: ToolResult = serde_json::from_value(body["result"].take()).ok()?;
+                self.journaled.answered.insert(id.clone());
+                self.events.push(TurnEvent::ToolResult {
+                    id,
+                    name,
                     content: without_notes(&result.render()).to_owned(),
                     success: result.success,
                     duration_ms: result.duration_ms,
-                }),
+                });
             }
+            _ => {}
         }
-        events
-    }
-
-    fn journaled(&self) -> JournaledCalls<'_> {
-        let mut journaled = JournaledCalls::default();
-        for step in &self.steps {
-            match step {
-                JournalStep::Started => {}
-                JournalStep::Response(response) => {
-                    journaled.called.extend(response.tool_calls.iter().map(|call| call.id.as_str()));
-                    journaled.has_answer = response.tool_calls.is_empty();
-                }
-                JournalStep::Result { call, .. } => journaled.answered.push(call),
-            }
-        }
-        journaled
+        Some(())
     }
 }
 

@@ -1,6 +1,6 @@
 //! The events that running turns have sent since a page was opened, with the pieces of each text joined.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use daoyou_channels::{SessionEvent, TurnEvent};
 use uuid::Uuid;
@@ -36,9 +36,9 @@ pub struct LiveTurn {
 
 /// The calls and the answer in a turn's journal.
 #[derive(Debug, Default)]
-pub struct JournaledCalls<'a> {
-    pub called: Vec<&'a str>,
-    pub answered: Vec<&'a str>,
+pub struct JournaledCalls {
+    pub called: HashSet<String>,
+    pub answered: HashSet<String>,
     /// The last response has no calls, so it is the answer.
     pub has_answer: bool,
 }
@@ -68,7 +68,7 @@ impl LiveTurns {
     }
 
     /// Returns the events of a turn that its journal does not contain yet.
-    pub fn beyond(&self, turn: Uuid, journal: &JournaledCalls<'_>) -> Vec<TurnEvent> {
+    pub fn beyond(&self, turn: Uuid, journal: &JournaledCalls) -> Vec<TurnEvent> {
         self.turns.get(&turn).map(|turn| turn.beyond(journal)).unwrap_or_default()
     }
 }
@@ -124,17 +124,17 @@ impl LiveTurn {
         }
     }
 
-    fn beyond(&self, journal: &JournaledCalls<'_>) -> Vec<TurnEvent> {
+    fn beyond(&self, journal: &JournaledCalls) -> Vec<TurnEvent> {
         let mut beyond = Vec::new();
         for response in &self.responses {
             let calls: Vec<_> = response.iter().filter_map(called).collect();
             let is_journaled = match calls.is_empty() {
                 true => journal.has_answer,
-                false => calls.iter().any(|id| journal.called.contains(id)),
+                false => calls.iter().any(|id| journal.called.contains(*id)),
             };
             let new = response.iter().filter(|event| match event {
-                TurnEvent::ToolResult { id, .. } => !journal.answered.contains(&id.as_str()),
-                TurnEvent::ToolCall { id, .. } => !journal.called.contains(&id.as_str()),
+                TurnEvent::ToolResult { id, .. } => !journal.answered.contains(id),
+                TurnEvent::ToolCall { id, .. } => !journal.called.contains(id),
                 _ => !is_journaled,
             });
             beyond.extend(new.cloned());
@@ -208,8 +208,8 @@ mod tests {
         ];
         let turn = turn(&events);
         let journal = |called: &[&'static str], answered: &[&'static str], has_answer| JournaledCalls {
-            called: called.to_vec(),
-            answered: answered.to_vec(),
+            called: called.iter().map(|id| (*id).to_owned()).collect(),
+            answered: answered.iter().map(|id| (*id).to_owned()).collect(),
             has_answer,
         };
         let all = vec![text("Let me"), call("1", true), USAGE, result("1"), text("Now")];

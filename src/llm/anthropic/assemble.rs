@@ -15,6 +15,7 @@ const THINKING: &str = "thinking";
 /// An answer that is being assembled.
 pub(super) struct AnthropicAssembler<'a> {
     names: &'a ToolNames,
+    sink: &'a dyn DeltaSink,
     /// The most bytes of text, reasoning and input together.
     limit: usize,
     size: usize,
@@ -59,9 +60,10 @@ struct PartialToolUse {
 }
 
 impl<'a> AnthropicAssembler<'a> {
-    pub(super) fn new(names: &'a ToolNames, limit: usize) -> Self {
+    pub(super) fn new(names: &'a ToolNames, limit: usize, sink: &'a dyn DeltaSink) -> Self {
         Self {
             names,
+            sink,
             limit,
             size: 0,
             blocks: Vec::new(),
@@ -73,22 +75,22 @@ impl<'a> AnthropicAssembler<'a> {
         }
     }
 
-    fn take(&mut self, event: WireEvent<'_>, sink: &dyn DeltaSink) -> Result<(), AttemptError> {
+    fn take(&mut self, event: WireEvent) -> Result<(), AttemptError> {
         self.add_count(event.usage);
-        match event.kind.as_ref() {
+        match event.kind.as_str() {
             "error" => return Err(fault(event.error)),
             "message_start" => {
                 let message = event.message.unwrap_or_default();
-                self.model = message.model.unwrap_or_default().into_owned();
+                self.model = message.model.unwrap_or_default();
                 self.add_count(message.usage);
             }
             "content_block_start" => {
                 let index = event.index.unwrap_or(self.next_index());
-                self.begin(index, event.content_block.unwrap_or_default(), sink)?;
+                self.begin(index, event.content_block.unwrap_or_default())?;
             }
             "content_block_delta" => {
                 let index = event.index.unwrap_or(self.next_index().saturating_sub(1));
-                self.add(index, event.delta.unwrap_or_default(), sink)?;
+                self.add(index, event.delta.unwrap_or_default())?;
             }
             "message_delta" => {
                 let delta = event.delta.unwrap_or_default();
@@ -97,19 +99,19 @@ impl<'a> AnthropicAssembler<'a> {
                 }
             }
             "message_stop" => self.done = true,
-            "message" => self.take_whole(event, sink)?,
+            "message" => self.take_whole(event)?,
             // Some compatible services omit the type.
             _ if !event.error.is_null() => return Err(fault(event.error)),
-            "" if event.content.is_some() => self.take_whole(event, sink)?,
+            "" if event.content.is_some() => self.take_whole(event)?,
             _ => {}
         }
         Ok(())
     }
 
-    fn take_whole(&mut self, event: WireEvent<'_>, sink: &dyn DeltaSink) -> Result<(), AttemptError> {
-        self.model = event.model.unwrap_or_default().into_owned();
+    fn take_whole(&mut self, event: WireEvent) -> Result<(), AttemptError> {
+        self.model = event.model.unwrap_or_default();
         for (index, block) in (0..).zip(event.content.unwrap_or_default()) {
-            self.begin(index, block, sink)?;
+            self.begin(index, block)?;
         }
         // An answer that was not streamed has ended, even if it gives no reason.
         let reason = event.stop_reason.unwrap_or_default();
@@ -123,12 +125,12 @@ impl<'a> AnthropicAssembler<'a> {
         self.blocks.iter().map(|(index, _)| index.saturating_add(1)).max().unwrap_or(0)
     }
 
-    fn begin(&mut self, index: u64, block: WireBlock<'_>, sink: &dyn DeltaSink) -> Result<(), AttemptError> {
+    fn begin(&mut self, index: u64, block: WireBlock) -> Result<(), AttemptError> {
         if self.blocks.len() >= BLOCKS_LIMIT {
             return Err(AttemptError::unusable(format!("the answer holds more than {BLOCKS_LIMIT} blocks")));
         }
         let mut first = WireDelta::default();
-        let made = match block.kind.as_ref() {
+        let made = match block.kind.as_str() {
             "text" => {
                 first.text = block.text;
                 PartialBlock::Text(String::new())
@@ -138,18 +140,18 @@ impl<'a> AnthropicAssembler<'a> {
                 PartialBlock::Thinking { text: String::new(), signature: None }
             }
             "redacted_thinking" => {
-                let data = block.data.unwrap_or_default().into_owned();
+                let data = block.data.unwrap_or_default();
                 self.grow(&data)?;
                 PartialBlock::Redacted(data)
             }
-            "tool_use" => PartialBlock::Call(self.begin_call(block, sink)?),
+            "tool_use" => PartialBlock::Call(self.begin_call(block)?),
             _ => PartialBlock::Other,
         };
         self.blocks.push((index, made));
-        self.add(index, first, sink)
+        self.add(index, first)
     }
 
-    fn begin_call(&mut self, block: WireBlock<'_>, sink: &dyn DeltaSink) -> Result<PartialToolUse, AttemptError> {
+    fn begin_call(&mut self, block: WireBlock) -> Result<PartialToolUse, AttemptError> {
         let name = block.name.unwrap_or_default();
         if name.is_empty() {
             return Err(AttemptError::unusable("a tool call came without a name"));
@@ -159,16 +161,16 @@ impl<'a> AnthropicAssembler<'a> {
         let is_taken =
             |id: &str| self.blocks.iter().any(|(_, block)| matches!(block, PartialBlock::Call(call) if call.id == id));
         let id = unique_call_id(&block.id.unwrap_or_default(), self.blocks.len() + 1, is_taken);
-        for part in [name.as_ref(), &first_input, &id] {
+        for part in [&name, &first_input, &id] {
             self.grow(part)?;
         }
         let call =
             PartialToolUse { id, name: self.names.original_name(&name).to_owned(), input: String::new(), first_input };
-        sink.delta(Delta::ToolCall { id: &call.id, name: &call.name });
+        self.sink.delta(Delta::ToolCall { id: &call.id, name: &call.name });
         Ok(call)
     }
 
-    fn add(&mut self, index: u64, delta: WireDelta<'_>, sink: &dyn DeltaSink) -> Result<(), AttemptError> {
+    fn add(&mut self, index: u64, delta: WireDelta) -> Result<(), AttemptError> {
         for piece in [&delta.text, &delta.thinking, &delta.signature, &delta.partial_json].into_iter().flatten() {
             self.grow(piece)?;
         }
@@ -180,14 +182,14 @@ impl<'a> AnthropicAssembler<'a> {
                 let piece = delta.text.unwrap_or_default();
                 text.push_str(&piece);
                 if !piece.is_empty() {
-                    sink.delta(Delta::Text(&piece));
+                    self.sink.delta(Delta::Text(&piece));
                 }
             }
             PartialBlock::Thinking { text, signature } => {
                 let piece = delta.thinking.unwrap_or_default();
                 text.push_str(&piece);
                 if !piece.is_empty() {
-                    sink.delta(Delta::Reasoning(&piece));
+                    self.sink.delta(Delta::Reasoning(&piece));
                 }
                 if let Some(piece) = delta.signature {
                     signature.get_or_insert_default().push_str(&piece);
@@ -240,9 +242,9 @@ impl<'a> AnthropicAssembler<'a> {
 }
 
 impl Assemble for AnthropicAssembler<'_> {
-    fn push(&mut self, piece: &str, sink: &dyn DeltaSink) -> Result<(), AttemptError> {
+    fn push(&mut self, piece: &str) -> Result<(), AttemptError> {
         match serde_json::from_str(piece) {
-            Ok(event) => self.take(event, sink),
+            Ok(event) => self.take(event),
             Err(_) if is_unknown(piece) => Ok(()),
             Err(error) => Err(AttemptError::unreadable(&error, piece)),
         }

@@ -13,8 +13,8 @@ fn assemble(events: &[Value]) -> Result<ChatResponse, AttemptError> {
 fn noted(events: &[Value]) -> (Vec<String>, Result<ChatResponse, AttemptError>) {
     let names = ToolNames::default();
     let notes = DeltaRecorder::default();
-    let mut assembler = AnthropicAssembler::new(&names, LIMIT);
-    let pushed = events.iter().try_for_each(|event| assembler.push(&event.to_string(), &notes));
+    let mut assembler = AnthropicAssembler::new(&names, LIMIT, &notes);
+    let pushed = events.iter().try_for_each(|event| assembler.push(&event.to_string()));
     let result = pushed.and_then(|()| Box::new(assembler).into_response("asked"));
     (notes.0.into_inner(), result)
 }
@@ -153,8 +153,9 @@ fn a_whole_answer_is_the_same() {
         "usage": {"input_tokens": 10, "cache_read_input_tokens": 200, "cache_creation_input_tokens": 30, "output_tokens": 55}});
     let names = ToolNames::default();
     let notes = DeltaRecorder::default();
-    let mut assembler = AnthropicAssembler::new(&names, LIMIT);
-    assembler.push_whole(body.to_string().as_bytes(), &notes).unwrap();
+    let mut assembler = AnthropicAssembler::new(&names, LIMIT, &notes);
+    assembler.push(&body.to_string()).unwrap();
+    assembler.set_done();
     let mut expected = full_response();
     expected.tool_calls[0].arguments = "{\"path\":\"ab\"}".to_owned();
     assert_eq!(Box::new(assembler).into_response("asked").unwrap(), expected);
@@ -269,7 +270,7 @@ fn those_that_speak_nearly_the_same_are_understood() {
 #[test]
 fn pings_are_no_news() {
     let names = ToolNames::default();
-    let assembler = AnthropicAssembler::new(&names, LIMIT);
+    let assembler = AnthropicAssembler::new(&names, LIMIT, &crate::llm::NoDeltas);
     for (piece, has_data) in [
         (r#"{"type": "ping"}"#, false),
         (r#"{"ping": 1, "type":"ping"}"#, false),
@@ -328,12 +329,12 @@ proptest! {
         cuts.sort_unstable();
         let names = ToolNames::default();
         let notes = DeltaRecorder::default();
-        let mut assembler = AnthropicAssembler::new(&names, LIMIT);
+        let mut assembler = AnthropicAssembler::new(&names, LIMIT, &notes);
         let mut reader = SseReader::new(LIMIT);
         for pair in cuts.windows(2) {
             reader.push(&bytes[pair[0]..pair[1]]);
             while let Some(piece) = reader.next_event().unwrap() {
-                assembler.push(&piece, &notes).unwrap();
+                assembler.push(&piece).unwrap();
             }
         }
         prop_assert!(assembler.is_done());

@@ -6,8 +6,8 @@ use serde_json::Value;
 use super::assemble::AnthropicAssembler;
 use super::parameters::ModelParameters;
 use super::wire::{AnthropicRequest, LEAST_THINKING, RequestOptions, definitions};
-use crate::llm::ChatRequest;
 use crate::llm::remote::{Assemble, Dialect, LearnedByModel, ToolNames, ToolSerializer};
+use crate::llm::{ChatRequest, DeltaSink};
 
 static HEADERS: [(HeaderName, HeaderValue); 1] =
     [(HeaderName::from_static("anthropic-version"), HeaderValue::from_static("2023-06-01"))];
@@ -66,8 +66,8 @@ impl Dialect for AnthropicDialect {
         Some(("after_id", last.to_owned()))
     }
 
-    fn assembler<'a>(&'a self, names: &'a ToolNames, limit: usize) -> Box<dyn Assemble + Send + 'a> {
-        Box::new(AnthropicAssembler::new(names, limit))
+    fn assembler<'a>(&'a self, names: &'a ToolNames, limit: usize, sink: &'a dyn DeltaSink) -> Box<dyn Assemble + 'a> {
+        Box::new(AnthropicAssembler::new(names, limit, sink))
     }
 }
 

@@ -14,6 +14,7 @@ const CALLS_LIMIT: usize = 256;
 /// An answer that is being assembled.
 pub(super) struct OpenaiAssembler<'a> {
     names: &'a ToolNames,
+    sink: &'a dyn DeltaSink,
     /// The most bytes of text, reasoning and arguments together.
     limit: usize,
     size: usize,
@@ -58,9 +59,10 @@ struct PartialCall {
 }
 
 impl<'a> OpenaiAssembler<'a> {
-    pub(super) fn new(names: &'a ToolNames, limit: usize) -> Self {
+    pub(super) fn new(names: &'a ToolNames, limit: usize, sink: &'a dyn DeltaSink) -> Self {
         Self {
             names,
+            sink,
             limit,
             size: 0,
             text: String::new(),
@@ -74,55 +76,50 @@ impl<'a> OpenaiAssembler<'a> {
         }
     }
 
-    fn add(
-        &mut self,
-        message: &OpenaiWireMessage<'_>,
-        pieces: CallPieces,
-        sink: &dyn DeltaSink,
-    ) -> Result<(), AttemptError> {
+    fn add(&mut self, message: &OpenaiWireMessage, pieces: CallPieces) -> Result<(), AttemptError> {
         // Some services send the same reasoning in both fields.
         let fields =
             [(ReasoningField::Content, &message.reasoning_content), (ReasoningField::Plain, &message.reasoning)];
         for (field, text) in fields {
-            self.think(field, text.as_str(), sink)?;
+            self.think(field, text.as_str())?;
         }
         for block in message.reasoning_details.as_array().into_iter().flatten() {
-            self.add_block(block, sink)?;
+            self.add_block(block)?;
         }
         // A refusal by the model counts as its answer.
         for text in [&message.content, &message.refusal].into_iter().filter(|text| !text.is_empty()) {
             self.grow(text.as_str().len())?;
             self.text.push_str(text.as_str());
-            sink.delta(Delta::Text(text.as_str()));
+            self.sink.delta(Delta::Text(text.as_str()));
         }
         for call in message.tool_calls.iter().flatten() {
-            self.add_call(call, pieces, sink)?;
+            self.add_call(call, pieces)?;
         }
         if let Some(function) = &message.function_call
             && message.tool_calls.as_ref().is_none_or(Vec::is_empty)
         {
-            self.add_function_call(function, sink)?;
+            self.add_function_call(function)?;
         }
         Ok(())
     }
 
     /// Adds reasoning from one field. Reasoning in another field repeats the same text, and is skipped.
-    fn think(&mut self, field: ReasoningField, text: &str, sink: &dyn DeltaSink) -> Result<(), AttemptError> {
+    fn think(&mut self, field: ReasoningField, text: &str) -> Result<(), AttemptError> {
         let is_other = |reasoning: &Reasoning| reasoning.field != field.name();
         if text.is_empty() || self.reasoning.as_ref().is_some_and(is_other) {
             return Ok(());
         }
         self.grow(text.len())?;
         self.reasoning(field).text.push_str(text);
-        sink.delta(Delta::Reasoning(text));
+        self.sink.delta(Delta::Reasoning(text));
         Ok(())
     }
 
     /// Adds a block of reasoning. Pieces of one text become one block; all other blocks are kept unchanged.
-    fn add_block(&mut self, block: &Value, sink: &dyn DeltaSink) -> Result<(), AttemptError> {
+    fn add_block(&mut self, block: &Value) -> Result<(), AttemptError> {
         self.grow(block.to_string().len())?;
         let text = ["text", "summary"].iter().find_map(|name| block[*name].as_str()).unwrap_or_default();
-        self.think(ReasoningField::Details, text, sink)?;
+        self.think(ReasoningField::Details, text)?;
         let blocks = &mut self.reasoning(ReasoningField::Details).blocks;
         let is_text = matches!(block["type"].as_str(), Some("reasoning.text" | "reasoning.summary"));
         match (blocks.last_mut(), block.as_object()) {
@@ -148,18 +145,18 @@ impl<'a> OpenaiAssembler<'a> {
         self.reasoning.get_or_insert_with(|| Reasoning { field: field.name().to_owned(), ..Reasoning::default() })
     }
 
-    fn add_function_call(&mut self, function: &WireFunction<'_>, sink: &dyn DeltaSink) -> Result<(), AttemptError> {
+    fn add_function_call(&mut self, function: &WireFunction) -> Result<(), AttemptError> {
         let (name, arguments) = (function.name.as_str(), function.arguments.as_str());
         if name.is_empty() && self.calls.is_empty() {
             return Ok(());
         }
         self.grow(name.len() + arguments.len())?;
         let place = if self.calls.is_empty() { self.begin_call(None, "")? } else { 0 };
-        self.add_to_call(place, name, arguments, sink);
+        self.add_to_call(place, name, arguments);
         Ok(())
     }
 
-    fn add_call(&mut self, piece: &WireCall<'_>, pieces: CallPieces, sink: &dyn DeltaSink) -> Result<(), AttemptError> {
+    fn add_call(&mut self, piece: &WireCall, pieces: CallPieces) -> Result<(), AttemptError> {
         let (name, arguments) =
             piece.function.as_ref().map_or(("", ""), |function| (function.name.as_str(), function.arguments.as_str()));
         self.grow(name.len() + arguments.len())?;
@@ -172,16 +169,16 @@ impl<'a> OpenaiAssembler<'a> {
             self.grow(piece.extra_content.to_string().len())?;
             self.calls[place].extra_content = piece.extra_content.clone();
         }
-        self.add_to_call(place, name, arguments, sink);
+        self.add_to_call(place, name, arguments);
         Ok(())
     }
 
-    fn add_to_call(&mut self, place: usize, name: &str, arguments: &str, sink: &dyn DeltaSink) {
+    fn add_to_call(&mut self, place: usize, name: &str, arguments: &str) {
         let call = &mut self.calls[place];
         call.arguments.push_str(arguments);
         if call.name.is_empty() && !name.is_empty() {
             self.names.original_name(name).clone_into(&mut call.name);
-            sink.delta(Delta::ToolCall { id: &call.id, name: &call.name });
+            self.sink.delta(Delta::ToolCall { id: &call.id, name: &call.name });
         }
     }
 
@@ -257,12 +254,12 @@ impl<'a> OpenaiAssembler<'a> {
 }
 
 impl Assemble for OpenaiAssembler<'_> {
-    fn push(&mut self, piece: &str, sink: &dyn DeltaSink) -> Result<(), AttemptError> {
+    fn push(&mut self, piece: &str) -> Result<(), AttemptError> {
         if piece.trim() == "[DONE]" {
             self.done = true;
             return Ok(());
         }
-        let answer: WireAnswer<'_> =
+        let answer: WireAnswer =
             serde_json::from_str(piece).map_err(|error| AttemptError::unreadable(&error, piece))?;
         check_error(&answer, piece)?;
         if self.model.is_empty() && !answer.model.is_empty() {
@@ -275,9 +272,9 @@ impl Assemble for OpenaiAssembler<'_> {
             self.has_choice = true;
             self.count(&choice.usage);
             if let Some(message) = &choice.delta {
-                self.add(message, CallPieces::Parts, sink)?;
+                self.add(message, CallPieces::Parts)?;
             } else if let Some(message) = &choice.message {
-                self.add(message, CallPieces::Whole, sink)?;
+                self.add(message, CallPieces::Whole)?;
             }
             if !choice.finish_reason.is_empty() {
                 self.finish = Some(read_finish(choice.finish_reason.as_str())?);
@@ -348,7 +345,7 @@ impl PartialCall {
     }
 }
 
-fn check_error(answer: &WireAnswer<'_>, piece: &str) -> Result<(), AttemptError> {
+fn check_error(answer: &WireAnswer, piece: &str) -> Result<(), AttemptError> {
     let has_error = match &answer.error {
         Value::Null | Value::Bool(false) => false,
         Value::String(text) => !text.is_empty(),

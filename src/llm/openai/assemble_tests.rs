@@ -9,9 +9,9 @@ const LIMIT: usize = 10_000;
 
 fn assemble(pieces: &[String]) -> Result<ChatResponse, AttemptError> {
     let names = ToolNames::default();
-    let mut assembler = OpenaiAssembler::new(&names, LIMIT);
+    let mut assembler = OpenaiAssembler::new(&names, LIMIT, &NoDeltas);
     for piece in pieces {
-        assembler.push(piece, &NoDeltas)?;
+        assembler.push(piece)?;
     }
     Box::new(assembler).into_response("asked")
 }
@@ -234,8 +234,9 @@ fn a_whole_answer_goes_the_same_way_and_the_sink_hears_it() {
         "finish_reason": "stop"}], "usage": {"prompt_tokens": 1, "completion_tokens": 2, "prompt_cache_hit_tokens": 1}});
     let names = ToolNames::default();
     let notes = DeltaRecorder::default();
-    let mut assembler = OpenaiAssembler::new(&names, LIMIT);
-    assembler.push_whole(body.to_string().as_bytes(), &notes).unwrap();
+    let mut assembler = OpenaiAssembler::new(&names, LIMIT, &notes);
+    assembler.push(&body.to_string()).unwrap();
+    assembler.set_done();
     let response = Box::new(assembler).into_response("asked").unwrap();
     assert_eq!(
         (response.text.as_str(), shown(&response)),

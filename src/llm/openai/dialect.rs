@@ -9,7 +9,7 @@ use super::quirks::{FixedQuirks, Quirks, ToolForm};
 use super::wire::{OpenaiRequest, definitions};
 use crate::llm::remote::{Assemble, Dialect, LearnedByModel, ToolNames, ToolSerializer};
 use crate::llm::services::{KnownService, USUAL_RULES};
-use crate::llm::{ChatRequest, ProviderConfig};
+use crate::llm::{ChatRequest, DeltaSink, ProviderConfig};
 
 /// The dialect of one service.
 pub struct OpenaiDialect {
@@ -76,8 +76,8 @@ impl Dialect for OpenaiDialect {
         self.quirks(model).stream
     }
 
-    fn assembler<'a>(&'a self, names: &'a ToolNames, limit: usize) -> Box<dyn Assemble + Send + 'a> {
-        Box::new(OpenaiAssembler::new(names, limit))
+    fn assembler<'a>(&'a self, names: &'a ToolNames, limit: usize, sink: &'a dyn DeltaSink) -> Box<dyn Assemble + 'a> {
+        Box::new(OpenaiAssembler::new(names, limit, sink))
     }
 }
 

@@ -1,6 +1,7 @@
 //! The request parameters that one model at one service accepts, and what its refusals teach about them. No IO.
 
 use serde_json::Value;
+use strum::VariantArray;
 
 use crate::llm::{ReasoningMode, ToolMode};
 
@@ -48,26 +49,19 @@ pub enum ReasoningEcho {
 }
 
 /// The fields in which services send reasoning.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::EnumString, strum::IntoStaticStr, strum::VariantArray)]
 pub enum ReasoningField {
+    #[strum(serialize = "reasoning_content")]
     Content,
-    Plain,
+    #[strum(serialize = "reasoning_details")]
     Details,
+    #[strum(serialize = "reasoning")]
+    Plain,
 }
 
 impl ReasoningField {
-    pub(in crate::llm) const ALL: [Self; 3] = [Self::Content, Self::Details, Self::Plain];
-
     pub(in crate::llm) fn name(self) -> &'static str {
-        match self {
-            Self::Content => "reasoning_content",
-            Self::Plain => "reasoning",
-            Self::Details => "reasoning_details",
-        }
-    }
-
-    pub(in crate::llm) fn find(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|field| field.name() == name)
+        self.into()
     }
 }
 
@@ -124,9 +118,9 @@ impl Quirks {
     }
 
     fn learn_reasoning(&mut self, mode: ReasoningMode, sent: &Value, words: &RefusalText) -> Option<&'static str> {
-        let field = ReasoningField::ALL.into_iter().find(|field| words.find_word(field.name()).is_some())?;
+        let field = ReasoningField::VARIANTS.iter().copied().find(|field| words.find_word(field.name()).is_some())?;
         let was_sent = messages(sent).any(|message| {
-            ReasoningField::ALL.iter().any(|field| message.get(field.name()).is_some_and(|value| !value.is_null()))
+            ReasoningField::VARIANTS.iter().any(|field| message.get(field.name()).is_some_and(|value| !value.is_null()))
         });
         let is_wanted = words.any(WANTED) && !words.any(UNKNOWN);
         match mode {

@@ -35,11 +35,9 @@ pub(in crate::llm) fn base(given: &str, kind: ProviderKind) -> Result<Url, Strin
         Err(error) if given.contains("://") => return Err(format!("{:?} is no URL ({error})", mask_url(given))),
         _ => return Err(format!("{:?} must begin with http:// or https://", mask_url(given))),
     };
+    let shown = display_address(&url);
     if url.fragment().is_some_and(|fragment| !fragment.is_empty()) {
-        return Err(format!(
-            "{} is the address of a page in a browser; leave out what follows the #",
-            display_address(&url)
-        ));
+        return Err(format!("{shown} is the address of a page in a browser; leave out what follows the #"));
     }
     url.set_fragment(None);
     let whole: Vec<String> = url.path().split('/').filter(|part| !part.is_empty()).map(str::to_owned).collect();
@@ -51,17 +49,10 @@ pub(in crate::llm) fn base(given: &str, kind: ProviderKind) -> Result<Url, Strin
     }
     if let Some((end, what)) = OTHERS.iter().find(|(end, _)| ends_with(end)) {
         let instead = with_path(&url, &complete(&url, kind, strip(end)));
-        return Err(format!(
-            "{} is an address of {what}; the base would be {}",
-            display_address(&url),
-            display_address(&instead)
-        ));
+        return Err(format!("{shown} is an address of {what}; the base would be {}", display_address(&instead)));
     }
     if whole.last().is_some_and(|part| part.contains(':')) {
-        return Err(format!(
-            "{} is an address of another protocol, which daoyou does not speak",
-            display_address(&url)
-        ));
+        return Err(format!("{shown} is an address of another protocol, which daoyou does not speak"));
     }
     Ok(with_path(&url, &complete(&url, kind, whole)))
 }

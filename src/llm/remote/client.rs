@@ -1,10 +1,14 @@
 //! The HTTP clients and their connections, which all providers share.
 
+use std::collections::BTreeMap;
+use std::error::Error;
 use std::time::Duration;
 
+use daoyou_channels::settings::Secret;
 use parking_lot::Mutex;
+use reqwest::header::{HeaderName, HeaderValue};
 use reqwest::redirect::Policy;
-use reqwest::{Client, Url};
+use reqwest::{Client, ClientBuilder, Url};
 
 /// The most idle connections to one service: the default number of turns that run at the same time.
 const IDLE_CONNECTIONS: usize = 64;
@@ -64,10 +68,39 @@ impl HttpClients {
     }
 }
 
-fn build(reach: ClientProfile) -> Result<Client, reqwest::Error> {
+/// Returns configured headers. The configuration check has already refused headers that cannot be sent.
+pub fn secret_headers(headers: &BTreeMap<String, Secret>) -> impl Iterator<Item = (HeaderName, HeaderValue)> {
+    headers.iter().filter_map(|(name, value)| {
+        let mut value = HeaderValue::from_str(value.expose()).ok()?;
+        value.set_sensitive(true);
+        Some((HeaderName::from_bytes(name.as_bytes()).ok()?, value))
+    })
+}
+
+/// Returns the beginning of a client that leaves retries to its user. One for a service on this machine bypasses any proxy,
+/// and without TLS it loads no certificate authorities.
+pub fn client_builder(loopback: bool, tls: bool) -> ClientBuilder {
     install_crypto();
-    let mut builder = Client::builder()
-        .user_agent(concat!("daoyou/", env!("CARGO_PKG_VERSION")))
+    let agent = concat!("daoyou/", env!("CARGO_PKG_VERSION"));
+    let builder = Client::builder().user_agent(agent).retry(reqwest::retry::never());
+    match (loopback, tls) {
+        (false, _) => builder,
+        (true, true) => builder.no_proxy(),
+        (true, false) => builder.no_proxy().tls_certs_only(std::iter::empty()),
+    }
+}
+
+/// Returns the innermost cause of an error: the outer errors only name the layers that passed it on.
+pub fn innermost_cause(error: &dyn Error) -> String {
+    let mut cause = error;
+    while let Some(inner) = cause.source() {
+        cause = inner;
+    }
+    cause.to_string()
+}
+
+fn build(reach: ClientProfile) -> Result<Client, reqwest::Error> {
+    client_builder(reach.loopback, reach.tls)
         .connect_timeout(reach.connect_timeout)
         .pool_max_idle_per_host(IDLE_CONNECTIONS)
         .pool_idle_timeout(IDLE_CONNECTION_TIMEOUT)
@@ -75,15 +108,7 @@ fn build(reach: ClientProfile) -> Result<Client, reqwest::Error> {
         .tcp_keepalive(TCP_KEEPALIVE)
         // A redirect would send the key to an address that is not configured.
         .redirect(Policy::none())
-        // The provider has its own retries.
-        .retry(reqwest::retry::never());
-    if reach.loopback {
-        builder = builder.no_proxy();
-    }
-    if !reach.tls {
-        builder = builder.tls_certs_only(std::iter::empty());
-    }
-    builder.build()
+        .build()
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use tokio::time::{Instant, sleep, timeout_at};
 
 use super::attempt_error::AttemptError;
-use super::body::read_capped;
+use super::dialect::read_capped;
 use super::provider::RemoteProvider;
 use crate::llm::retry::{FailedAttempt, Retry, random_fraction};
 use crate::llm::{LlmError, LlmErrorKind};
@@ -39,14 +39,13 @@ pub struct EmbeddingBatch {
 struct EmbeddingRequest<'a> {
     model: &'a str,
     input: &'a [&'a str],
-    #[serde(skip_serializing_if = "is_zero")]
-    dimensions: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    dimensions: Option<u32>,
 }
 
 #[derive(Deserialize)]
 struct EmbeddingAnswer {
     data: Vec<EmbeddingItem>,
-    #[serde(default)]
     usage: Option<EmbeddingUsage>,
 }
 
@@ -57,16 +56,10 @@ struct EmbeddingItem {
 }
 
 #[derive(Default, Deserialize)]
+#[serde(default)]
 struct EmbeddingUsage {
-    #[serde(default)]
     prompt_tokens: u64,
-    #[serde(default)]
     total_tokens: u64,
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
-fn is_zero(number: &u32) -> bool {
-    *number == 0
 }
 
 impl RemoteProvider {
@@ -86,10 +79,12 @@ impl RemoteProvider {
         texts: &[&str],
         deadline: EmbeddingDeadline,
     ) -> Result<EmbeddingBatch, LlmError> {
+        let usual = self.config.timeout.0;
         let (retry, time) = match deadline {
-            EmbeddingDeadline::Within(time) => (Retry::new(0), time.min(self.timeout)),
-            EmbeddingDeadline::Usual => (self.retry, self.timeout),
+            EmbeddingDeadline::Within(time) => (Retry::new(0), time.min(usual)),
+            EmbeddingDeadline::Usual => (self.retry, usual),
         };
+        let dimensions = Some(dimensions).filter(|dimensions| *dimensions > 0);
         let asked = EmbeddingRequest { model, input: texts, dimensions };
         let mut retries = 0;
         loop {
@@ -124,8 +119,8 @@ impl RemoteProvider {
     }
 }
 
-/// Reads an answer that must hold `count` vectors of `dimensions` numbers (0: any).
-fn read(body: &[u8], count: usize, dimensions: u32) -> Result<EmbeddingBatch, AttemptError> {
+/// Reads an answer that must hold `count` vectors of `dimensions` numbers.
+fn read(body: &[u8], count: usize, dimensions: Option<u32>) -> Result<EmbeddingBatch, AttemptError> {
     let answer: EmbeddingAnswer = serde_json::from_slice(body)
         .map_err(|error| AttemptError::unusable(format!("the vectors could not be read ({error})")))?;
     if answer.data.len() != count {
@@ -142,7 +137,7 @@ fn read(body: &[u8], count: usize, dimensions: u32) -> Result<EmbeddingBatch, At
     if length > DIMENSIONS || vectors.iter().any(|vector| vector.len() != length) {
         return Err(AttemptError::unusable("the vectors are not of one length"));
     }
-    if dimensions > 0 && usize::try_from(dimensions) != Ok(length) {
+    if let Some(dimensions) = dimensions.filter(|dimensions| usize::try_from(*dimensions) != Ok(length)) {
         // A retry would give the same number of dimensions.
         let message = format!("the vectors have {length} numbers where {dimensions} were asked for (dimensions)");
         return Err(AttemptError::new(LlmErrorKind::BadRequest, message));
@@ -175,26 +170,30 @@ mod tests {
         let good = |body: &str, count, dimensions| read(body.as_bytes(), count, dimensions).unwrap();
         let two =
             r#"{"data":[{"index":1,"embedding":[0,2]},{"index":0,"embedding":[3,4]}],"usage":{"total_tokens":9}}"#;
-        let EmbeddingBatch { vectors, tokens } = good(two, 2, 0);
+        let EmbeddingBatch { vectors, tokens } = good(two, 2, None);
         assert_eq!((vectors, tokens), (vec![vec![0.6, 0.8], vec![0.0, 1.0]], 9));
-        assert_eq!(good(r#"{"data":[{"embedding":[0,0]}]}"#, 1, 2).vectors, [[0.0, 0.0]], "nothing is like nothing");
+        assert_eq!(
+            good(r#"{"data":[{"embedding":[0,0]}]}"#, 1, Some(2)).vectors,
+            [[0.0, 0.0]],
+            "nothing is like nothing"
+        );
         for (body, count, dimensions, expected) in [
-            ("<html>", 1, 0, "the vectors could not be read"),
-            ("{}", 1, 0, "the vectors could not be read"),
-            (r#"{"data":[{"embedding":["a"]}]}"#, 1, 0, "the vectors could not be read"),
-            (r#"{"data":[{"embedding":[1e999]}]}"#, 1, 0, "the vectors could not be read"),
-            (r#"{"data":[{"embedding":[1e300]}]}"#, 1, 0, "a vector holds what is no number"),
-            (r#"{"data":[]}"#, 1, 0, "0 vectors came for 1 texts"),
-            (r#"{"data":[{"embedding":[]}]}"#, 1, 0, "two vectors came for one text, or an empty one"),
+            ("<html>", 1, None, "the vectors could not be read"),
+            ("{}", 1, None, "the vectors could not be read"),
+            (r#"{"data":[{"embedding":["a"]}]}"#, 1, None, "the vectors could not be read"),
+            (r#"{"data":[{"embedding":[1e999]}]}"#, 1, None, "the vectors could not be read"),
+            (r#"{"data":[{"embedding":[1e300]}]}"#, 1, None, "a vector holds what is no number"),
+            (r#"{"data":[]}"#, 1, None, "0 vectors came for 1 texts"),
+            (r#"{"data":[{"embedding":[]}]}"#, 1, None, "two vectors came for one text, or an empty one"),
             (
                 r#"{"data":[{"index":0,"embedding":[1]},{"index":0,"embedding":[1]}]}"#,
                 2,
-                0,
+                None,
                 "two vectors came for one text, or an empty one",
             ),
-            (r#"{"data":[{"index":7,"embedding":[1]}]}"#, 1, 0, "two vectors came for one text, or an empty one"),
-            (r#"{"data":[{"embedding":[1]},{"embedding":[1,2]}]}"#, 2, 0, "the vectors are not of one length"),
-            (r#"{"data":[{"embedding":[1,2]}]}"#, 1, 3, "the vectors have 2 numbers where 3 were asked for"),
+            (r#"{"data":[{"index":7,"embedding":[1]}]}"#, 1, None, "two vectors came for one text, or an empty one"),
+            (r#"{"data":[{"embedding":[1]},{"embedding":[1,2]}]}"#, 2, None, "the vectors are not of one length"),
+            (r#"{"data":[{"embedding":[1,2]}]}"#, 1, Some(3), "the vectors have 2 numbers where 3 were asked for"),
         ] {
             let fault = read(body.as_bytes(), count, dimensions).unwrap_err();
             assert!(fault.message.starts_with(expected), "{body}: {}", fault.message);

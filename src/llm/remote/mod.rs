@@ -3,7 +3,6 @@
 mod adapt;
 mod address;
 mod attempt_error;
-mod body;
 mod client;
 mod dialect;
 mod embed;
@@ -18,13 +17,14 @@ mod serialized_tools;
 pub(super) use address::base;
 pub(crate) use address::display_address;
 pub(super) use attempt_error::{AttemptError, shorten};
+pub use client::{
+    ClientProfile, HttpClients, client_builder, innermost_cause, install_crypto, is_loopback, secret_headers,
+};
 #[cfg(any(test, fuzzing))]
-pub(super) use body::AnswerBody;
-pub use body::read_capped;
-pub use client::{ClientProfile, HttpClients, install_crypto, is_loopback};
-pub use dialect::{Assemble, Dialect};
+pub(super) use dialect::AnswerBody;
+pub use dialect::{Assemble, Dialect, read_capped};
 pub use embed::{EmbeddingBatch, EmbeddingDeadline};
 pub use learned::LearnedByModel;
-pub use names::{ToolNames, is_json_object, unique_call_id};
+pub use names::{ToolNames, is_json_object, numbered_name, unique_call_id};
 pub use provider::{ProviderProbe, RemoteProvider};
 pub use serialized_tools::{SerializedTools, ToolSerializer};

@@ -62,6 +62,17 @@ pub fn unique_call_id(sent: &str, first: usize, is_taken: impl Fn(&str) -> bool)
     (first..).map(|number| format!("call_{number}")).find(|id| !is_taken(id)).unwrap_or_default()
 }
 
+/// Returns `wanted`, or the first of `wanted_2`, `wanted_3` and so on that is not taken. `is_taken` gets each name once, and may
+/// reserve the name for which it returns false: that one is returned.
+pub fn numbered_name(wanted: &str, mut is_taken: impl FnMut(&str) -> bool) -> String {
+    let (mut name, mut number) = (wanted.to_owned(), 1_u64);
+    while is_taken(&name) {
+        number += 1;
+        name = format!("{wanted}_{number}");
+    }
+    name
+}
+
 /// Returns true if a text is one whole JSON object, as the arguments of a call must be.
 pub fn is_json_object(text: &str) -> bool {
     text.trim_ascii_start().starts_with('{') && serde_json::from_str::<IgnoredAny>(text).is_ok()

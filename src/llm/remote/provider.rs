@@ -18,9 +18,8 @@ use tokio::time::{Instant, sleep, timeout, timeout_at};
 use super::ToolNames;
 use super::address::{self, below, display_address};
 use super::attempt_error::{AttemptError, shorten};
-use super::body::{AnswerBody, read_capped};
-use super::client::{ClientProfile, HttpClients};
-use super::dialect::Dialect;
+use super::client::{ClientProfile, HttpClients, innermost_cause};
+use super::dialect::{AnswerBody, Dialect, read_capped};
 use super::image_support::ImageSupport;
 use crate::chat::{ChatMessage, Usage};
 use crate::llm::anthropic::AnthropicDialect;
@@ -61,18 +60,14 @@ pub struct RemoteProvider {
     /// The address for embeddings; `None` if the protocol has none.
     pub(super) vectors_url: Option<Url>,
     pub(super) headers: HeaderMap,
-    /// Values that must not appear in an error.
-    secrets: Vec<Secret>,
+    /// The settings, with the secrets, which must not appear in an error.
+    pub(super) config: ProviderConfig,
     clients: Arc<HttpClients>,
     /// The client. The first request creates it, so that an unused service costs nothing.
     client: OnceLock<Client>,
     reach: ClientProfile,
     pub(super) dialect: Box<dyn Dialect>,
     pub(super) image_support: ImageSupport,
-    stream: bool,
-    connect_timeout: Duration,
-    idle_timeout: Duration,
-    pub(super) timeout: Duration,
     pub(super) retry: Retry,
     circuit: CircuitBreaker,
     /// The failure of the last call, for the owner; `None` if the request was at fault.
@@ -102,7 +97,6 @@ impl RemoteProvider {
         let kind = config.kind.unwrap_or_default();
         let base = address::base(config.base_url.as_deref().unwrap_or_default(), kind);
         let base = base.map_err(|error| format!("base_url: {error}"))?;
-        let connect_timeout = config.connect_timeout.0;
         let dialect: Box<dyn Dialect> = match kind {
             ProviderKind::Anthropic => Box::new(AnthropicDialect::new(name, config.thinking)?),
             ProviderKind::Openai | ProviderKind::Offline if config.thinking > 0 => {
@@ -115,23 +109,24 @@ impl RemoteProvider {
             chat_url: below(&base, dialect.chat_path()),
             models_url: below(&base, &["models"]),
             vectors_url: (kind == ProviderKind::Openai).then(|| below(&base, &["embeddings"])),
-            reach: ClientProfile::of(&base, connect_timeout),
+            reach: ClientProfile::of(&base, config.connect_timeout.0),
             base_url: base,
             headers: headers(config, dialect.as_ref())?,
-            secrets: config.api_key.iter().chain(config.headers.values()).cloned().collect(),
+            config: config.clone(),
             clients,
             client: OnceLock::new(),
             dialect,
             image_support: ImageSupport::new(config.images),
-            stream: config.stream,
-            connect_timeout,
-            idle_timeout: config.idle_timeout.0,
-            timeout: config.timeout.0,
             retry: Retry::new(config.retries),
             circuit: CircuitBreaker::default(),
             last_failure: Mutex::default(),
             is_usage_fault_logged: AtomicBool::new(false),
         })
+    }
+
+    /// Returns the settings.
+    pub fn config(&self) -> &ProviderConfig {
+        &self.config
     }
 
     pub fn base_url(&self) -> &Url {
@@ -150,7 +145,9 @@ impl RemoteProvider {
 
     /// Returns the names of the service's models within `deadline`; asked once, without retries.
     pub async fn models(&self, deadline: Duration) -> Result<Vec<String>, LlmError> {
-        self.list_models(Instant::now() + deadline).await.map_err(|fault| self.error(fault))
+        let until = Instant::now() + deadline;
+        let listed = async { self.read_models(self.ask_models(&self.models_url, until).await?, until).await };
+        listed.await.map_err(|fault| self.error(fault))
     }
 
     /// Returns the names of the service's models, as [`models`](Self::models) does, for a turn that must choose a model. An
@@ -158,7 +155,7 @@ impl RemoteProvider {
     pub async fn models_for_turn(&self, deadline: Duration) -> Result<Vec<String>, LlmError> {
         let passage = self.circuit.enter(&self.name, None)?;
         let result = self.models(deadline).await;
-        if result.as_ref().is_err_and(|error| matches!(error.kind, LlmErrorKind::Auth | LlmErrorKind::Quota)) {
+        if result.as_ref().is_err_and(|error| error.kind.needs_owner()) {
             return self.end(passage, result);
         }
         // A list of models says nothing about chats, so the breaker does not count it.
@@ -216,12 +213,7 @@ impl RemoteProvider {
 
     /// Returns true if a key, or a header in place of one, is sent.
     pub fn has_key(&self) -> bool {
-        !self.secrets.is_empty()
-    }
-
-    async fn list_models(&self, until: Instant) -> Result<Vec<String>, AttemptError> {
-        let response = self.ask_models(&self.models_url, until).await?;
-        self.read_models(response, until).await
+        self.secrets().next().is_some()
     }
 
     async fn ask_models(&self, url: &Url, until: Instant) -> Result<Response, AttemptError> {
@@ -274,7 +266,7 @@ impl RemoteProvider {
     }
 
     fn streams(&self, model: &str) -> bool {
-        self.stream && self.dialect.streams(model)
+        self.config.stream && self.dialect.streams(model)
     }
 
     /// Makes one request and reads its answer, within the deadlines.
@@ -286,24 +278,24 @@ impl RemoteProvider {
         sink: &dyn DeltaSink,
     ) -> Result<ChatResponse, AttemptError> {
         let client = self.client()?;
-        let mut deadlines = AttemptDeadlines::new(self.idle_timeout, self.timeout, self.streams(asked));
+        let mut deadlines = AttemptDeadlines::new(&self.config, self.streams(asked));
         let response = match timeout_at(deadlines.until(), client.execute(request)).await {
             Err(_) => return Err(deadlines.fault()),
             Ok(Err(error)) => return Err(self.connection_fault(error)),
             Ok(Ok(response)) => response,
         };
         let mut response = self.check_status(response, deadlines.until()).await?;
-        let mut assembler = self.dialect.assembler(names, ANSWER_LIMIT);
+        let mut assembler = self.dialect.assembler(names, ANSWER_LIMIT, sink);
         let mut body = AnswerBody::new(ANSWER_LIMIT);
         while !assembler.is_done() {
             match timeout_at(deadlines.until(), response.chunk()).await {
                 Ok(Ok(Some(bytes))) => {
-                    if body.push(&bytes, assembler.as_mut(), sink)? {
+                    if body.push(&bytes, assembler.as_mut())? {
                         deadlines.restart_idle(assembler.is_complete());
                     }
                 }
                 Ok(Ok(None)) => {
-                    body.end(assembler.as_mut(), sink)?;
+                    body.end(assembler.as_mut())?;
                     break;
                 }
                 // The answer is complete; only its token count is missing.
@@ -342,11 +334,15 @@ impl RemoteProvider {
         Ok(self.client.get_or_init(|| made))
     }
 
+    fn secrets(&self) -> impl Iterator<Item = &Secret> {
+        self.config.api_key.iter().chain(self.config.headers.values())
+    }
+
     pub(super) fn connection_fault(&self, error: reqwest::Error) -> AttemptError {
         let host = self.chat_url.host_str().unwrap_or_default();
         let place = self.chat_url.port().map_or(host.to_owned(), |port| format!("{host}:{port}"));
         if error.is_timeout() {
-            let within = self.connect_timeout;
+            let within = self.config.connect_timeout.0;
             let message = format!("no connection to {place} within {within:?} (connect_timeout)");
             let public = format!("no connection within {within:?}");
             return AttemptError::outage(LlmErrorKind::Timeout, message).publicly(public);
@@ -361,7 +357,7 @@ impl RemoteProvider {
     }
 
     pub(super) fn error(&self, fault: AttemptError) -> LlmError {
-        fault.into_error(&self.name, self.secrets.iter().map(Secret::expose))
+        fault.into_error(&self.name, self.secrets().map(Secret::expose))
     }
 }
 
@@ -387,8 +383,6 @@ impl Provider for RemoteProvider {
     async fn chat(&self, request: &ChatRequest, sink: &dyn DeltaSink) -> Result<ChatResponse, LlmError> {
         let passage = self.circuit.enter(&self.name, Some(request))?;
         let result = self.try_chat(request, sink, self.retry).await;
-        let failure = result.as_ref().err().filter(|error| error.may_fall_back()).map(LlmError::owner_message);
-        *self.last_failure.lock() = failure;
         self.end(passage, result)
     }
 }
@@ -397,9 +391,12 @@ impl RemoteProvider {
     /// Reports the outcome of a call to the breaker. The error of a refused key or an empty account, which opens the breaker,
     /// gets the time until the next call may go through.
     fn end<T>(&self, passage: CallPassage<'_>, mut result: Result<T, LlmError>) -> Result<T, LlmError> {
-        passage.end(result.as_ref().err());
+        if passage.end(result.as_ref().err()) {
+            let failure = result.as_ref().err().filter(|error| error.may_fall_back());
+            *self.last_failure.lock() = failure.map(LlmError::owner_message);
+        }
         if let Err(error) = &mut result
-            && matches!(error.kind, LlmErrorKind::Auth | LlmErrorKind::Quota)
+            && error.kind.needs_owner()
         {
             error.retry_after = self.circuit.remaining();
         }
@@ -429,7 +426,7 @@ impl RemoteProvider {
                         reasoning.provider.clone_from(&self.name);
                     }
                     response.latency_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
-                    self.discard_impossible(&mut response.usage);
+                    self.correct_usage(&mut response.usage);
                     return Ok(response);
                 }
                 Err(fault) if matches!(fault.kind, LlmErrorKind::Connection | LlmErrorKind::Timeout) => {
@@ -459,9 +456,11 @@ impl RemoteProvider {
         }
     }
 
-    /// Discards token counts that cannot be true, so that they are estimated, as if the service reported none.
-    fn discard_impossible(&self, usage: &mut Usage) {
+    /// Discards token counts that cannot be true, so that they are estimated, as if the service reported none. The cached tokens are a
+    /// part of the input.
+    fn correct_usage(&self, usage: &mut Usage) {
         if usage.is_possible() {
+            usage.cached_tokens = usage.cached_tokens.min(usage.input_tokens);
             return;
         }
         if !self.is_usage_fault_logged.swap(true, Ordering::Relaxed) {
@@ -521,8 +520,8 @@ struct AttemptDeadlines {
 impl AttemptDeadlines {
     /// Starts the deadlines now. Without streaming, no data comes before the answer is written, so only the total deadline
     /// applies until then.
-    fn new(idle: Duration, timeout: Duration, stream: bool) -> Self {
-        let now = Instant::now();
+    fn new(config: &ProviderConfig, stream: bool) -> Self {
+        let (idle, timeout, now) = (config.idle_timeout.0, config.timeout.0, Instant::now());
         let total = now + timeout;
         Self { idle, timeout, total, idle_until: if stream { now + idle } else { total } }
     }
@@ -574,13 +573,8 @@ fn headers(config: &ProviderConfig, dialect: &dyn Dialect) -> Result<HeaderMap, 
     Ok(headers)
 }
 
-/// Returns the innermost cause of an error: the outer errors only name the layers that passed it on.
-fn cause(error: &dyn std::error::Error) -> String {
-    let mut cause = error;
-    while let Some(inner) = cause.source() {
-        cause = inner;
-    }
-    shorten(&cause.to_string())
+fn cause(error: &reqwest::Error) -> String {
+    shorten(&innermost_cause(error))
 }
 
 #[cfg(test)]

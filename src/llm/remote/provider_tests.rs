@@ -413,6 +413,7 @@ async fn impossible_token_counts_count_as_none() {
     for (usage, expected) in [
         (r#"{"prompt_tokens":10,"completion_tokens":2}"#, 10),
         (r#"{"prompt_tokens":10.0,"completion_tokens":2}"#, 10),
+        (r#"{"prompt_tokens":10,"completion_tokens":2,"prompt_tokens_details":{"cached_tokens":40}}"#, 10),
         (r#"{"prompt_tokens":1000000000000000,"completion_tokens":2}"#, 0),
         (r#"{"prompt_tokens":1e15,"completion_tokens":2}"#, 0),
         (r#"{"prompt_tokens":10,"completion_tokens":1000000000000000}"#, 0),
@@ -423,5 +424,6 @@ async fn impossible_token_counts_count_as_none() {
         let (result, ..) = ask([stream(&[HELLO[0], piece.as_str(), HELLO[1]])]).await;
         let used = result.unwrap().usage;
         assert_eq!((used.input_tokens, used == Usage::default()), (expected, expected == 0), "{usage}");
+        assert!(used.cached_tokens <= used.input_tokens, "{usage}");
     }
 }

@@ -2,7 +2,6 @@
 //! section 4.4).
 
 use std::process::Stdio;
-use std::sync::Arc;
 use std::time::Duration;
 
 use daoyou_channels::settings::Secret;
@@ -26,11 +25,8 @@ const MARGIN: Duration = Duration::from_secs(30);
 const MAX_ANSWER: usize = 65_536;
 const MAX_SHOWN: usize = 200;
 
-/// The source of bearer tokens for a server. Cheap to clone.
-#[derive(Clone)]
-pub(in crate::mcp) struct BearerTokens(Arc<TokenState>);
-
-struct TokenState {
+/// The source of bearer tokens for a server.
+pub(in crate::mcp) struct BearerTokens {
     config: McpAuthConfig,
     client: Client,
     current: Mutex<Option<CurrentToken>>,
@@ -43,12 +39,12 @@ struct CurrentToken {
 
 impl BearerTokens {
     pub(in crate::mcp) fn new(config: McpAuthConfig, client: Client) -> Self {
-        Self(Arc::new(TokenState { config, client, current: Mutex::default() }))
+        Self { config, client, current: Mutex::default() }
     }
 
     /// Returns true if requests carry a token.
     pub(super) fn is_set(&self) -> bool {
-        self.0.config.is_set()
+        self.config.is_set()
     }
 
     /// Returns the token. Gets a new one if there is none, or if the server refuses the current one, `refused`. Returns `None` if
@@ -57,7 +53,7 @@ impl BearerTokens {
     /// # Errors
     /// States, without secrets, why no token is available.
     pub(super) async fn token(&self, refused: Option<&str>) -> Result<Option<String>, String> {
-        let TokenState { config, client, current } = &*self.0;
+        let Self { config, client, current } = self;
         if !config.is_set() {
             return Ok(None);
         }

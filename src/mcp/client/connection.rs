@@ -17,7 +17,7 @@ use rmcp::{ClientLifecycleMode, ClientServiceExt, Peer, RoleClient, ServiceError
 use serde_json::{Map, Value};
 use tokio::sync::{Notify, watch};
 use tokio::time::{sleep, timeout};
-use tokio_util::sync::CancellationToken;
+use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::AbortOnDropHandle;
 
 use super::auth::BearerTokens;
@@ -85,6 +85,8 @@ pub(in crate::mcp) struct McpConnection {
     /// `stdio`, `http` or `sse`.
     pub transport: &'static str,
     _subscription: Option<AbortOnDropHandle<()>>,
+    /// Ends the streams of a connection by HTTP.
+    _streams: Option<DropGuard>,
 }
 
 /// The maximum size of all pages of a list together, as JSON in bytes.
@@ -119,30 +121,34 @@ impl McpConnection {
         era: ProtocolEra,
         config: &McpServerConfig,
         client: Client,
-        tokens: BearerTokens,
+        tokens: Arc<BearerTokens>,
     ) -> Result<Self, McpError> {
-        let McpServerConfig { url, transport, headers, .. } = config;
+        let transport = config.transport;
         let (sender, ended) = watch::channel(None);
-        let sse_era = if *transport == McpTransport::Sse { era } else { ProtocolEra::Initialize };
+        let sse_era = if transport == McpTransport::Sse { era } else { ProtocolEra::Initialize };
         let by_sse = || async {
-            let opened = sse::connect(server, client.clone(), url, headers, tokens.clone(), sender).await;
+            let opened = sse::connect(server, client.clone(), config, tokens.clone(), sender.clone()).await;
             let opened = opened.map_err(|why| server.redacted_error(McpError::not_sent(why)))?;
             Self::begin(server, sse_era, ended.clone(), opened, "sse", None).await
         };
-        if *transport == McpTransport::Sse {
+        if transport == McpTransport::Sse {
             return by_sse().await;
         }
-        let streamable = http::transport(client.clone(), url, headers, tokens.clone());
+        // The guard also ends the streams of a start that takes too long.
+        let dropped = CancellationToken::new();
+        let streams = dropped.clone().drop_guard();
+        let ends = (sender.clone(), dropped);
+        let streamable = http::transport(server, client.clone(), config, tokens.clone(), ends);
         match Self::begin(server, era, ended.clone(), streamable, "http", None).await {
             // Servers of 2024-11-05 do not support the newer transport, and refuse its first message.
             Err(refused)
-                if *transport == McpTransport::Auto
+                if transport == McpTransport::Auto
                     && era == ProtocolEra::Discover
                     && refused.kind == McpErrorKind::Answer =>
             {
                 by_sse().await.map_err(|_| refused)
             }
-            connected => connected,
+            connected => connected.map(|connection| Self { _streams: Some(streams), ..connection }),
         }
     }
 
@@ -176,7 +182,7 @@ impl McpConnection {
         let service = started.map_err(|error| server.redacted_error(start_error(&server.name, &error, &ended)))?;
         let subscription = subscribe(server, service.peer(), &changed);
         let server = server.clone();
-        Ok(Self { server, service, ended, changed, transport: name, _subscription: subscription })
+        Ok(Self { server, service, ended, changed, transport: name, _subscription: subscription, _streams: None })
     }
 
     fn peer(&self) -> &Peer<RoleClient> {
@@ -238,8 +244,8 @@ impl McpConnection {
                 Err(McpError::new(McpErrorKind::Timeout, text))
             }
         };
-        // A server that reads nothing does not get the cancellation.
-        drop(timeout(PING_LIMIT, handle.cancel(Some("given up".to_owned()))).await);
+        // The result does not wait for the cancellation, which a server that reads nothing does not get.
+        tokio::spawn(timeout(PING_LIMIT, handle.cancel(Some("given up".to_owned()))));
         answered
     }
 

@@ -1,12 +1,13 @@
 //! Streamable HTTP, with a token for each request.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::error::Error;
+use std::future::ready;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use daoyou_channels::settings::Secret;
+use futures_util::StreamExt;
 use futures_util::stream::BoxStream;
 use reqwest::header::{HeaderName, HeaderValue};
 use reqwest::{Client, Url};
@@ -19,9 +20,13 @@ use rmcp::transport::streamable_http_client::{
 use rmcp::transport::worker::WorkerTransport;
 use rmcp::transport::{DynamicTransportError, StreamableHttpClientTransport};
 use sse_stream::{Error as SseError, Sse};
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
 
 use super::auth::BearerTokens;
-use super::{MAX_MESSAGE, error_chain};
+use super::{MAX_MESSAGE, MessageCount, ServerLabel, error_chain};
+use crate::llm::secret_headers;
+use crate::mcp::config::McpServerConfig;
 
 /// How often a broken event stream is opened again, and the first wait, which doubles each time.
 const RECONNECTS: usize = 4;
@@ -32,20 +37,44 @@ const MAX_ERROR_BODY: usize = 16_384;
 type HttpResult<T> = Result<T, StreamableHttpError<reqwest::Error>>;
 type Headers = HashMap<HeaderName, HeaderValue>;
 
-/// A client that sends the current token with each request, and gets a new one when the server refuses it.
+/// A client that sends the current token with each request, and gets a new one when the server refuses it. It ends the connection
+/// of a server that floods it.
 #[derive(Clone)]
 pub(super) struct TokenClient {
     client: Client,
-    tokens: BearerTokens,
+    tokens: Arc<BearerTokens>,
+    server: String,
+    count: Arc<MessageCount>,
+    /// Gets why the connection was ended.
+    ended: watch::Sender<Option<String>>,
+    /// Cancelled when the connection is gone. During the start of a connection, the library reads a stream to its end.
+    dropped: CancellationToken,
 }
 
 impl TokenClient {
+    /// Returns the stream up to its end, the end of the connection, or the first message that is too many.
+    fn bounded(&self, stream: BoxStream<'static, Result<Sse, SseError>>) -> BoxStream<'static, Result<Sse, SseError>> {
+        let Self { server, count, ended, .. } = self.clone();
+        let is_allowed = move |_: &Result<Sse, SseError>| {
+            let counted = count.add();
+            if let Err(fault) = &counted {
+                tracing::info!(server, fault, "the connection to an MCP server is ended");
+                ended.send_replace(Some(format!("was disconnected: {fault}")));
+            }
+            ready(counted.is_ok())
+        };
+        stream.take_while(is_allowed).take_until(self.dropped.clone().cancelled_owned()).boxed()
+    }
+
     /// Runs `send` with the current token. If the server refuses the token, runs `send` once more with a new one.
     async fn with_token<T, F: Future<Output = HttpResult<T>> + Send>(
         &self,
         send: impl Fn(Option<String>) -> F + Send + Sync,
     ) -> HttpResult<T> {
         let unavailable = |why: String| StreamableHttpError::Io(io::Error::other(why));
+        if let Some(how) = &*self.ended.borrow() {
+            return Err(unavailable(how.clone()));
+        }
         let token = self.tokens.token(None).await.map_err(unavailable)?;
         match send(token.clone()).await {
             Err(StreamableHttpError::AuthRequired(_)) if self.tokens.is_set() => {
@@ -85,7 +114,12 @@ impl StreamableHttpClient for TokenClient {
             let (uri, message, session) = (uri.clone(), message.clone(), session.clone());
             self.client.post_message_with_response_limits(uri, message, session, token, headers.clone(), limits)
         };
-        self.with_token(send).await
+        Ok(match self.with_token(send).await? {
+            StreamableHttpPostResponse::Sse(stream, session) => {
+                StreamableHttpPostResponse::Sse(self.bounded(stream), session)
+            }
+            answer => answer,
+        })
     }
 
     async fn delete_session(
@@ -122,27 +156,31 @@ impl StreamableHttpClient for TokenClient {
             let (uri, session, last_event) = (uri.clone(), session.clone(), last_event.clone());
             self.client.get_stream_with_max_sse_event_size(uri, session, last_event, token, headers.clone(), max)
         };
-        self.with_token(send).await
+        Ok(self.bounded(self.with_token(send).await?))
     }
 }
 
-/// Creates the transport to `url`. Nothing is sent yet.
+/// Creates the transport to the address in `config`. Nothing is sent yet. `ended` gets why the connection was ended. `dropped`
+/// ends its streams.
 pub(super) fn transport(
+    server: &ServerLabel,
     client: Client,
-    url: &str,
-    headers: &BTreeMap<String, Secret>,
-    tokens: BearerTokens,
+    config: &McpServerConfig,
+    tokens: Arc<BearerTokens>,
+    (ended, dropped): (watch::Sender<Option<String>>, CancellationToken),
 ) -> WorkerTransport<StreamableHttpClientWorker<TokenClient>> {
     // A response whose stream breaks can be resumed for some seconds. After that its call fails, and the next call connects anew.
     let mut retries = ExponentialBackoff::default();
     (retries.base_duration, retries.max_times) = (FIRST_RECONNECT, Some(RECONNECTS));
-    let mut config = StreamableHttpClientTransportConfig::with_uri(url)
-        .custom_headers(header_map(headers).collect())
+    let mut settings = StreamableHttpClientTransportConfig::with_uri(config.url.as_str())
+        .custom_headers(secret_headers(&config.headers).collect())
         .max_sse_event_size(MAX_MESSAGE)
         .max_json_response_size(MAX_MESSAGE)
         .max_error_response_size(MAX_ERROR_BODY);
-    config.retry_config = Arc::new(retries);
-    StreamableHttpClientTransport::with_client(TokenClient { client, tokens }, config)
+    settings.retry_config = Arc::new(retries);
+    let (server, count) = (server.name.clone(), Arc::new(MessageCount::new()));
+    let client = TokenClient { client, tokens, server, count, ended, dropped };
+    StreamableHttpClientTransport::with_client(client, settings)
 }
 
 /// Returns a text that states why a message was not sent. The library's own text contains type names.
@@ -159,15 +197,6 @@ pub(super) fn transport_text(error: &DynamicTransportError) -> String {
     }
 }
 
-/// Returns the configured headers. The configuration check has already refused headers that cannot be sent.
-pub(super) fn header_map(headers: &BTreeMap<String, Secret>) -> impl Iterator<Item = (HeaderName, HeaderValue)> {
-    headers.iter().filter_map(|(name, value)| {
-        let mut value = HeaderValue::from_str(value.expose()).ok()?;
-        value.set_sensitive(true);
-        Some((HeaderName::from_bytes(name.as_bytes()).ok()?, value))
-    })
-}
-
 /// Builds the client for `url`. It follows only redirects within the same server, such as those that frameworks send for a
 /// missing slash, so that a token goes nowhere else.
 ///
@@ -175,7 +204,6 @@ pub(super) fn header_map(headers: &BTreeMap<String, Secret>) -> impl Iterator<It
 /// The machine's certificate authorities cannot be loaded.
 pub(in crate::mcp) fn http_client(url: &str) -> Result<Client, reqwest::Error> {
     const MAX_REDIRECTS: usize = 3;
-    crate::llm::install_crypto();
     let first = Url::parse(url).ok();
     let origin = first.as_ref().map(Url::origin);
     let is_loopback = first.as_ref().is_some_and(crate::llm::is_loopback);
@@ -186,18 +214,10 @@ pub(in crate::mcp) fn http_client(url: &str) -> Result<Client, reqwest::Error> {
         }
         attempt.follow()
     });
-    let mut builder = Client::builder()
-        .user_agent(concat!("daoyou/", env!("CARGO_PKG_VERSION")))
+    crate::llm::client_builder(is_loopback, !url.starts_with("http:"))
         .connect_timeout(Duration::from_secs(10))
         .tcp_nodelay(true)
         .tcp_keepalive(Duration::from_secs(30))
         .redirect(policy)
-        .retry(reqwest::retry::never());
-    if is_loopback {
-        builder = builder.no_proxy();
-        if url.starts_with("http:") {
-            builder = builder.tls_certs_only(std::iter::empty());
-        }
-    }
-    builder.build()
+        .build()
 }

@@ -21,31 +21,18 @@ const NOTIFICATIONS: [&str; 6] = [
     "notifications/subscriptions/acknowledged",
 ];
 
-/// A text that a server sent.
-pub(super) enum ServerText {
-    /// Messages of the protocol. A batch contains several. The list is empty if the text needs no handling.
-    Messages(Vec<RxJsonRpcMessage<RoleClient>>),
-    /// Text that is not a message.
-    Noise,
-}
-
-impl ServerText {
-    /// Parses a text. Invalid UTF-8 is replaced. Log messages of `server` go to the log.
-    pub(super) fn read(bytes: &[u8], server: &ServerLabel) -> Self {
-        let text = String::from_utf8_lossy(bytes);
-        let text = text.trim_start_matches('\u{feff}').trim();
-        match serde_json::from_str(&without_lone_surrogates(text)) {
-            Ok(Value::Array(batch)) if !batch.is_empty() && batch.iter().all(is_message) => {
-                Self::Messages(batch.into_iter().filter_map(|message| read_message(message, server)).collect())
-            }
-            Ok(message) if is_message(&message) => Self::Messages(read_message(message, server).into_iter().collect()),
-            Ok(_) => Self::Noise,
-            Err(error) => match unreadable_answer_id(text) {
-                Some(id) => Self::Messages(vec![answer_error(&error, id)]),
-                None => Self::Noise,
-            },
-        }
-    }
+/// Returns the messages in a text that a server sent, several for a batch, and none for a message that needs no handling. Returns
+/// `None` for a text that is not a message. Invalid UTF-8 is replaced. Log messages of `server` go to the log.
+pub(super) fn messages_in(bytes: &[u8], server: &ServerLabel) -> Option<Vec<RxJsonRpcMessage<RoleClient>>> {
+    let text = String::from_utf8_lossy(bytes);
+    let text = text.trim_start_matches('\u{feff}').trim();
+    let messages = match serde_json::from_str(&without_lone_surrogates(text)) {
+        Ok(Value::Array(batch)) if !batch.is_empty() && batch.iter().all(is_message) => batch,
+        Ok(message) if is_message(&message) => vec![message],
+        Ok(_) => return None,
+        Err(error) => return unreadable_answer_id(text).map(|id| vec![answer_error(&error, id)]),
+    };
+    Some(messages.into_iter().filter_map(|message| read_message(message, server)).collect())
 }
 
 /// Returns the error for the call that waits for an answer.
@@ -136,14 +123,14 @@ fn read_message(value: Value, server: &ServerLabel) -> Option<RxJsonRpcMessage<R
 mod tests {
     use super::*;
 
-    fn read(text: &[u8]) -> ServerText {
-        ServerText::read(text, &ServerLabel { name: "x".to_owned(), secrets: Default::default() })
+    fn read(text: &[u8]) -> Option<Vec<RxJsonRpcMessage<RoleClient>>> {
+        messages_in(text, &ServerLabel { name: "x".to_owned(), secrets: Default::default() })
     }
 
     #[test]
     fn an_answer_with_a_lone_surrogate_is_read() {
         let text = br#"{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":"cut emoji \ud83d end"}]}}"#;
-        let ServerText::Messages(messages) = read(text) else { panic!("no message") };
+        let messages = read(text).expect("a message");
         let message = serde_json::to_value(&messages[0]).unwrap();
         assert_eq!(message["result"]["content"][0]["text"], "cut emoji \u{fffd} end");
     }
@@ -164,10 +151,7 @@ mod tests {
             (format!(r#"{{"jsonrpc":"2.0","result":{}}}"#, deep("id", 200)), None),
             (r#"{"id":7,"level":"info"#.to_owned(), None),
         ] {
-            let found = match read(text.as_bytes()) {
-                ServerText::Messages(messages) => Some(serde_json::to_value(&messages[0]).unwrap()),
-                ServerText::Noise => None,
-            };
+            let found = read(text.as_bytes()).map(|messages| serde_json::to_value(&messages[0]).unwrap());
             let expected = expected.map(|id| serde_json::to_value(id).unwrap());
             assert_eq!(found.as_ref().map(|message| &message["id"]), expected.as_ref(), "{}", &text[..50]);
             if let Some(message) = found {
@@ -193,10 +177,7 @@ mod tests {
             (b"[]", None),
             (b"7", None),
         ] {
-            let found = match read(text) {
-                ServerText::Messages(messages) => Some(messages.len()),
-                ServerText::Noise => None,
-            };
+            let found = read(text).map(|messages| messages.len());
             assert_eq!(found, expected, "{}", String::from_utf8_lossy(text));
         }
     }

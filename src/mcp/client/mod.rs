@@ -14,9 +14,10 @@ pub(super) use connection::{McpConnection, McpRequest, ProtocolEra};
 pub(super) use http::http_client;
 
 use std::error::Error;
-use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
+use daoyou_channels::rate_limit::{Quota, RateLimiter};
 use serde_json::Value;
 
 use crate::guard::KnownSecrets;
@@ -27,6 +28,9 @@ use crate::text::{one_line, truncate};
 pub(super) const MAX_MESSAGE: usize = 16 * 1_024 * 1_024;
 /// The maximum length of an error text that comes from outside, in characters.
 const MAX_ERROR: usize = 500;
+/// The number of messages that a server may send in a row, and the time in which it may send as many again. More end the connection.
+const MAX_MESSAGES: u32 = 10_000;
+const MESSAGE_PERIOD: Duration = Duration::from_secs(10);
 
 /// The name of a server, and the secrets that are removed from its texts. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -80,7 +84,8 @@ pub enum McpErrorKind {
 }
 
 /// The reason why a server did not fulfil a request, worded for people and models.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{text}")]
 pub struct McpError {
     pub kind: McpErrorKind,
     pub text: String,
@@ -96,13 +101,25 @@ impl McpError {
     }
 }
 
-impl fmt::Display for McpError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.text)
+/// The count of the messages that a server sent.
+pub(super) struct MessageCount(RateLimiter);
+
+impl MessageCount {
+    fn new() -> Self {
+        Self(RateLimiter::new(2))
+    }
+
+    /// Counts a message.
+    ///
+    /// # Errors
+    /// The server floods the connection, which must end for this reason.
+    fn add(&self) -> Result<(), String> {
+        let quota = Quota::Steady { count: MAX_MESSAGES, period: MESSAGE_PERIOD };
+        self.0
+            .take(&(), quota)
+            .map_err(|_| format!("it sent more than {MAX_MESSAGES} messages within {} s", MESSAGE_PERIOD.as_secs()))
     }
 }
-
-impl Error for McpError {}
 
 /// Returns an error with its causes on one line, each text only once.
 fn error_chain(error: &(dyn Error + 'static)) -> String {

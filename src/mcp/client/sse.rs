@@ -1,17 +1,17 @@
 //! HTTP with SSE, the transport of 2024-11-05: a stream of events announces the address for messages, and carries the responses.
 
-use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
-use daoyou_channels::settings::Secret;
 use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap};
 use reqwest::{Client, RequestBuilder, Response, StatusCode, Url};
 use tokio::sync::{mpsc, watch};
 
 use super::auth::BearerTokens;
-use super::http::header_map;
-use super::stdio::{IncomingMessages, TaskEnds, TaskTransport};
+use super::stdio::{IncomingMessages, TaskTransport};
 use super::{MAX_MESSAGE, ServerLabel, error_chain};
+use crate::llm::secret_headers;
+use crate::mcp::config::McpServerConfig;
 use crate::sse::SseReader;
 
 /// How long the server may take to accept a message.
@@ -21,7 +21,7 @@ const POST_LIMIT: Duration = Duration::from_secs(30);
 struct SseClient {
     client: Client,
     headers: HeaderMap,
-    tokens: BearerTokens,
+    tokens: Arc<BearerTokens>,
 }
 
 /// Opens the stream of events. Returns the transport once the server has announced its address for messages.
@@ -31,13 +31,13 @@ struct SseClient {
 pub(super) async fn connect(
     server: &ServerLabel,
     client: Client,
-    url: &str,
-    headers: &BTreeMap<String, Secret>,
-    tokens: BearerTokens,
+    config: &McpServerConfig,
+    tokens: Arc<BearerTokens>,
     ended: watch::Sender<Option<String>>,
 ) -> Result<TaskTransport, String> {
+    let McpServerConfig { url, headers, .. } = config;
     let base = Url::parse(url).map_err(|error| error.to_string())?;
-    let sender = SseClient { client, headers: header_map(headers).collect(), tokens };
+    let sender = SseClient { client, headers: secret_headers(headers).collect(), tokens };
     let response = sender.open(url).await?;
     let mut events = EventStream { response, reader: SseReader::new(MAX_MESSAGE) };
     let endpoint = events.next().await?.ok_or("the stream of events ended at once")?;
@@ -47,13 +47,13 @@ pub(super) async fn connect(
         return Err("the server names an address for messages on another server, which is refused".to_owned());
     }
     let label = server.clone();
-    Ok(TaskTransport::start(server, move |ends| async move {
-        let TaskEnds { mut incoming, outgoing, dropped } = ends;
-        let how = tokio::select! {
-            fault = events.pass_all(&mut incoming) => fault.unwrap_or_else(|| "the server closed the connection".to_owned()),
-            fault = sender.post_all(&endpoint, outgoing) => fault.unwrap_or_else(|| "closed".to_owned()),
-            () = dropped.cancelled() => "closed".to_owned(),
+    Ok(TaskTransport::start(server, move |mut incoming, outgoing, dropped| async move {
+        let fault = tokio::select! {
+            fault = events.pass_all(&mut incoming) => fault.or_else(|| Some("the server closed the connection".to_owned())),
+            fault = sender.post_all(&endpoint, outgoing) => fault,
+            () = dropped.cancelled() => None,
         };
+        let how = fault.map_or_else(|| "was disconnected".to_owned(), |fault| format!("was disconnected: {fault}"));
         ended.send_replace(Some(label.redacted(how)));
     }))
 }
@@ -148,8 +148,6 @@ impl EventStream {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use axum::Router;
     use axum::extract::State;
     use axum::http::HeaderMap as RequestHeaders;
@@ -182,7 +180,7 @@ mod tests {
         let token_command = ["cat", "/proc/sys/kernel/random/uuid"].map(str::to_owned).to_vec();
         let client = http_client(url.as_str()).unwrap();
         let config = McpAuthConfig { token_command, ..McpAuthConfig::default() };
-        let tokens = BearerTokens::new(config, client.clone());
+        let tokens = Arc::new(BearerTokens::new(config, client.clone()));
         let sender = SseClient { client, headers: HeaderMap::new(), tokens };
         let (messages, outgoing) = mpsc::channel(2);
         for message in ["one", "two"] {

@@ -17,8 +17,8 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::message::ServerText;
-use super::{MAX_MESSAGE, ServerLabel};
+use super::message::messages_in;
+use super::{MAX_MESSAGE, MessageCount, ServerLabel};
 use crate::text::{format_size, one_line, truncate};
 use crate::tools::{ServerProcess, ServerSocket};
 
@@ -59,19 +59,12 @@ pub(super) struct TaskTransport {
     _drop_guard: DropGuard,
 }
 
-/// The task's end of a connection.
-pub(super) struct TaskEnds {
-    pub incoming: IncomingMessages,
-    pub outgoing: mpsc::Receiver<Vec<u8>>,
-    /// Cancelled when the library has dropped its end. The library drops it without closing it if the start fails.
-    pub dropped: CancellationToken,
-}
-
 /// The queue to which a task adds the messages of the server.
 pub(super) struct IncomingMessages {
     to_library: mpsc::Sender<RxJsonRpcMessage<RoleClient>>,
     requests: Arc<AtomicUsize>,
     server: ServerLabel,
+    count: MessageCount,
     noise_lines: usize,
     noise_bytes: usize,
 }
@@ -82,21 +75,16 @@ impl IncomingMessages {
     /// # Errors
     /// The connection must end, for this reason; `None` if the receiver is gone.
     pub(super) async fn pass(&mut self, bytes: &[u8]) -> Result<(), Option<String>> {
-        match ServerText::read(bytes, &self.server) {
-            ServerText::Messages(messages) => {
-                for message in messages {
-                    let is_request = matches!(message, JsonRpcMessage::Request(_));
-                    if is_request && self.requests.fetch_add(1, Ordering::Relaxed) >= MAX_REQUESTS {
-                        return Err(Some(format!(
-                            "it asked more than {MAX_REQUESTS} things without reading the answers"
-                        )));
-                    }
-                    self.to_library.send(message).await.map_err(|_| None)?;
-                }
-                Ok(())
+        self.count.add()?;
+        let Some(messages) = messages_in(bytes, &self.server) else { return self.count_noise(bytes) };
+        for message in messages {
+            let is_request = matches!(message, JsonRpcMessage::Request(_));
+            if is_request && self.requests.fetch_add(1, Ordering::Relaxed) >= MAX_REQUESTS {
+                return Err(Some(format!("it asked more than {MAX_REQUESTS} things without reading the answers")));
             }
-            ServerText::Noise => self.count_noise(bytes),
+            self.to_library.send(message).await.map_err(|_| None)?;
         }
+        Ok(())
     }
 
     fn count_noise(&mut self, bytes: &[u8]) -> Result<(), Option<String>> {
@@ -114,8 +102,12 @@ impl IncomingMessages {
 }
 
 impl TaskTransport {
-    /// Starts the task that `run` creates from its ends.
-    pub(super) fn start<F>(server: &ServerLabel, run: impl FnOnce(TaskEnds) -> F) -> Self
+    /// Starts the task that `run` creates from its ends of both queues, and from a token that is cancelled when the library has
+    /// dropped its ends. The library drops them without closing them if the start fails.
+    pub(super) fn start<F>(
+        server: &ServerLabel,
+        run: impl FnOnce(IncomingMessages, mpsc::Receiver<Vec<u8>>, CancellationToken) -> F,
+    ) -> Self
     where
         F: Future<Output = ()> + Send + 'static,
     {
@@ -126,12 +118,13 @@ impl TaskTransport {
             to_library,
             requests: Arc::clone(&requests),
             server: server.clone(),
+            count: MessageCount::new(),
             noise_lines: 0,
             noise_bytes: 0,
         };
         let dropped = CancellationToken::new();
         let drop_guard = dropped.clone().drop_guard();
-        let task = tokio::spawn(run(TaskEnds { incoming: messages, outgoing: to_server, dropped }));
+        let task = tokio::spawn(run(messages, to_server, dropped));
         Self { incoming, outgoing: Some(outgoing), requests, task, _drop_guard: drop_guard }
     }
 }
@@ -177,9 +170,8 @@ pub(super) fn connect(
     ended: watch::Sender<Option<String>>,
 ) -> TaskTransport {
     let ServerLabel { name, secrets } = server.clone();
-    TaskTransport::start(server, move |ends| async move {
+    TaskTransport::start(server, move |mut incoming, outgoing, dropped| async move {
         let ServerSocket { mut reader, writer } = socket;
-        let TaskEnds { mut incoming, outgoing, dropped } = ends;
         let work = async {
             let writing = write_messages(writer, outgoing);
             tokio::pin!(writing);

@@ -7,6 +7,7 @@ use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+use strum::VariantArray;
 
 use crate::tools::tool_spec;
 
@@ -84,7 +85,8 @@ pub(super) struct ListSessionsArgs {
 }
 
 /// A tool of daoyou's MCP server.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::EnumString, strum::IntoStaticStr, strum::VariantArray)]
+#[strum(serialize_all = "snake_case")]
 pub(super) enum ServerTool {
     Ask,
     Remember,
@@ -95,32 +97,18 @@ pub(super) enum ServerTool {
 }
 
 impl ServerTool {
-    const ALL: [Self; 6] = [Self::Ask, Self::Remember, Self::Recall, Self::Schedule, Self::Send, Self::ListSessions];
-
     fn name(self) -> &'static str {
-        match self {
-            Self::Ask => "ask",
-            Self::Remember => "remember",
-            Self::Recall => "recall",
-            Self::Schedule => "schedule",
-            Self::Send => "send",
-            Self::ListSessions => "list_sessions",
-        }
-    }
-
-    /// Returns the tool of this name.
-    pub(super) fn named(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|tool| tool.name() == name)
+        self.into()
     }
 
     /// Returns the names of all tools.
     pub(super) fn names() -> String {
-        Self::ALL.map(Self::name).join(", ")
+        Self::VARIANTS.iter().map(|tool| tool.name()).collect::<Vec<_>>().join(", ")
     }
 
     /// Returns the descriptions of all tools.
     pub(super) fn list() -> Vec<Tool> {
-        Self::ALL.into_iter().map(Self::describe).collect()
+        Self::VARIANTS.iter().map(|tool| tool.describe()).collect()
     }
 
     /// Returns the description of the tool as clients see it.
@@ -182,14 +170,14 @@ mod tests {
 
     #[test]
     fn each_tool_is_found_by_its_name_and_has_a_strict_schema() {
-        for tool in ServerTool::ALL {
+        for tool in ServerTool::VARIANTS {
             let described = tool.describe();
-            assert_eq!(ServerTool::named(&described.name), Some(tool));
+            assert_eq!(described.name.parse(), Ok(*tool));
             let schema = Value::Object((*described.input_schema).clone());
             assert_eq!(crate::tools::schema_faults(&schema), Vec::<String>::new(), "{tool:?}");
             assert_eq!(schema["additionalProperties"], false, "{tool:?}");
         }
-        assert_eq!(ServerTool::named("Ask"), None);
+        assert!("Ask".parse::<ServerTool>().is_err());
     }
 
     #[test]

@@ -13,16 +13,16 @@ use daoyou_channels::HttpError;
 use http_body_util::{BodyExt, LengthLimitError};
 use parking_lot::Mutex;
 use rmcp::ServiceExt;
+use rmcp::model::ErrorCode;
 use rmcp::transport::streamable_http_server::session::local::{LocalSessionManager, SessionConfig};
 use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
-use serde_json::json;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use super::AgentAccess;
-use super::envelope::{MAX_MESSAGE, MessageEnvelope, NO_MESSAGE, id_in_use, read_envelope};
+use super::envelope::{MAX_MESSAGE, MessageEnvelope, NO_MESSAGE, id_in_use, read_envelope, refusal};
 use super::handler::{McpHandler, ServedTransport};
 use super::stream::StreamTransport;
 
@@ -37,8 +37,6 @@ const SESSION_IDLE: Duration = Duration::from_secs(2 * 60 * 60);
 const SESSION_HEADER: &str = "mcp-session-id";
 /// The media type of messages.
 const JSON: &[u8] = b"application/json";
-/// The JSON-RPC error code for an invalid request.
-const INVALID_REQUEST: i32 = -32_600;
 /// How long clients of a full server should wait.
 const RETRY_AFTER: Duration = Duration::from_secs(30);
 
@@ -104,6 +102,9 @@ impl McpEndpoint {
         if begins && self.sessions.sessions.read().await.len() >= MAX_SESSIONS {
             return full(&format!("{MAX_SESSIONS} MCP sessions are open; end one, or try again later"));
         }
+        if request.method() == Method::DELETE {
+            return self.end_session(request).await;
+        }
         let is_json = request.headers().get(header::CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(JSON));
         if request.method() != Method::POST || !is_json {
             return self.http.handle(request).await.map(Body::new);
@@ -124,6 +125,21 @@ impl McpEndpoint {
         }
         // The closure keeps the request active as long as the body.
         response.map(|body| Body::new(body.inspect_err(move |_| _ = &active)))
+    }
+
+    /// Ends a session. rmcp answers 202 for known and unknown sessions alike, which clients report as a failure.
+    async fn end_session(&self, request: Request<Body>) -> Response {
+        let session = request.headers().get(SESSION_HEADER).and_then(|session| session.to_str().ok());
+        let is_known = match session {
+            Some(session) => self.sessions.sessions.read().await.contains_key(session),
+            None => false,
+        };
+        let response = self.http.handle(request).await.map(Body::new);
+        match (response.status(), is_known) {
+            (StatusCode::ACCEPTED, true) => StatusCode::NO_CONTENT.into_response(),
+            (StatusCode::ACCEPTED, false) => HttpError::not_found("there is no such session").into_response(),
+            _ => response,
+        }
     }
 
     /// Adds a request of a session to the list of active ones; `None` for other messages.
@@ -185,8 +201,7 @@ fn unreadable(error: &axum::Error) -> Response {
 /// Returns 400 for a body that is no request which can be answered. Its id is null, so that no answer to another request with the
 /// same id is meant.
 fn refused(message: &str) -> Response {
-    let error = json!({ "jsonrpc": "2.0", "id": null, "error": { "code": INVALID_REQUEST, "message": message } });
-    (StatusCode::BAD_REQUEST, Json(error)).into_response()
+    (StatusCode::BAD_REQUEST, Json(refusal(ErrorCode::INVALID_REQUEST, None, message))).into_response()
 }
 
 /// Returns 503 for a client that exceeds the maximum number.

@@ -1,9 +1,10 @@
 //! The envelope of a client's message, which both transports check before rmcp reads the message.
 
 use daoyou_channels::json as strict_json;
+use rmcp::model::{ErrorCode, RequestId};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::text::truncate;
 
@@ -38,6 +39,11 @@ pub(super) fn read_envelope(body: &[u8]) -> Result<MessageEnvelope, String> {
 pub(super) fn id_in_use(id: &Value) -> String {
     let id = truncate(&id.to_string(), MAX_SHOWN_ID);
     format!("id {id} is still in use: each request of a session needs an id of its own")
+}
+
+/// Returns the error response to a message; `id` is that of the message if it is readable.
+pub(super) fn refusal(code: ErrorCode, id: Option<&RequestId>, message: &str) -> Value {
+    json!({ "jsonrpc": "2.0", "id": id, "error": { "code": code.0, "message": message } })
 }
 
 #[cfg(test)]

@@ -53,6 +53,7 @@ pub(super) struct McpHandler {
 }
 
 impl McpHandler {
+    /// Creates the handler of one connection, whose name is also that of its session; `stopping` ends its calls.
     pub(super) fn new(
         agent: Arc<dyn AgentAccess>,
         transport: ServedTransport,
@@ -162,7 +163,7 @@ impl ServerHandler for McpHandler {
     }
 
     fn get_tool(&self, name: &str) -> Option<Tool> {
-        ServerTool::named(name).map(ServerTool::describe)
+        name.parse().ok().map(ServerTool::describe)
     }
 
     async fn call_tool(
@@ -170,7 +171,7 @@ impl ServerHandler for McpHandler {
         request: CallToolRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
-        let Some(tool) = ServerTool::named(&request.name) else {
+        let Ok(tool) = request.name.parse() else {
             let name = truncate(&one_line(&request.name), 80);
             let text = format!("there is no tool {name:?}; there are {}", ServerTool::names());
             return Err(ErrorData::invalid_params(text, None));

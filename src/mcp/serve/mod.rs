@@ -17,7 +17,6 @@ use std::time::Duration;
 
 use async_channel::Receiver;
 use async_trait::async_trait;
-use daoyou_channels::backoff::RetryTable;
 use daoyou_channels::{
     Channel, ChannelContext, InboundMessage, MessageState, OutboundMessage, PickupDelivery, Receipt, Resend, SendError,
     SessionEvent, StartError,
@@ -66,15 +65,9 @@ pub trait AgentAccess: Send + Sync {
 
 /// The channel `mcp`. Its messages come in through [`McpEndpoint`], which picks up the replies by the ids of the messages. A
 /// message that no client waits for becomes a dead letter, and the owner is notified.
+#[derive(Default)]
 pub struct McpChannel {
-    retry: RetryTable,
     pickup: PickupDelivery,
-}
-
-impl Default for McpChannel {
-    fn default() -> Self {
-        Self { retry: RetryTable::new(vec![Duration::from_secs(1)]), pickup: PickupDelivery::default() }
-    }
 }
 
 #[async_trait]
@@ -85,10 +78,6 @@ impl Channel for McpChannel {
 
     fn resend(&self) -> Resend {
         Resend::Again
-    }
-
-    fn retry(&self) -> &RetryTable {
-        &self.retry
     }
 
     async fn start(&self, context: ChannelContext) -> Result<(), StartError> {

@@ -47,7 +47,7 @@ impl ProgressReporter {
 
     /// Records why the turn waits.
     pub(super) fn note_wait(&mut self, reason: &str) {
-        self.activity.say(truncate(&one_line(reason), MAX_TEXT));
+        self.activity.text = Some(truncate(&one_line(reason), MAX_TEXT));
     }
 
     /// Sends a notification if something changed, at most once per [`INTERVAL`].
@@ -57,7 +57,7 @@ impl ProgressReporter {
         if since.is_some_and(|since| since < INTERVAL) {
             return;
         }
-        let text = match self.activity.take() {
+        let text = match self.activity.text.take() {
             Some(text) => text,
             None if since.unwrap_or_else(|| self.began.elapsed()) >= SILENCE => {
                 format!("still working after {} s", self.began.elapsed().as_secs())
@@ -85,32 +85,23 @@ struct TurnActivity {
 
 impl TurnActivity {
     fn apply(&mut self, event: TurnEvent) {
-        match event {
-            TurnEvent::Started => self.say("started"),
-            TurnEvent::Thinking { .. } => self.say("thinking"),
+        if matches!(event, TurnEvent::ToolCall { .. } | TurnEvent::Restart) {
+            self.written = 0;
+        }
+        self.text = Some(match event {
+            TurnEvent::Started => "started".to_owned(),
+            TurnEvent::Thinking { .. } => "thinking".to_owned(),
             TurnEvent::Text { delta } => {
                 self.written += delta.chars().count();
-                self.say(format!("{} characters written", self.written));
+                format!("{} characters written", self.written)
             }
-            TurnEvent::ToolCall { name, .. } => {
-                self.written = 0;
-                self.say(format!("{} runs", truncate(&one_line(&name), MAX_TEXT)));
-            }
+            TurnEvent::ToolCall { name, .. } => format!("{} runs", truncate(&one_line(&name), MAX_TEXT)),
             TurnEvent::ToolResult { name, success, .. } => {
                 let end = if success { "is done" } else { "failed" };
-                self.say(format!("{} {end}", truncate(&one_line(&name), MAX_TEXT)));
+                format!("{} {end}", truncate(&one_line(&name), MAX_TEXT))
             }
-            TurnEvent::Restart => self.written = 0,
-            TurnEvent::Usage { .. } | TurnEvent::Done { .. } | TurnEvent::Error { .. } => {}
-        }
-    }
-
-    fn say(&mut self, text: impl Into<String>) {
-        self.text = Some(text.into());
-    }
-
-    fn take(&mut self) -> Option<String> {
-        self.text.take()
+            TurnEvent::Restart | TurnEvent::Usage { .. } | TurnEvent::Done { .. } | TurnEvent::Error { .. } => return,
+        });
     }
 }
 
@@ -136,7 +127,7 @@ mod tests {
             (vec![text("d"), call("exec")], Some("exec runs")),
         ] {
             events.into_iter().for_each(|event| activity.apply(event));
-            assert_eq!(activity.take().as_deref(), expected);
+            assert_eq!(activity.text.take().as_deref(), expected);
         }
     }
 }

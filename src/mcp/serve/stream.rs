@@ -16,10 +16,10 @@ use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
 use serde::de::{IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
-use serde_json::{Value, json};
+use serde_json::Value;
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader, ReadHalf, WriteHalf};
 
-use super::envelope::{MAX_MESSAGE, NO_MESSAGE, id_in_use, read_envelope};
+use super::envelope::{MAX_MESSAGE, NO_MESSAGE, id_in_use, read_envelope, refusal};
 
 /// The byte order mark that some programs write in front of a text.
 const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
@@ -240,10 +240,6 @@ fn id_at_start(start: &[u8]) -> Option<RequestId> {
     found
 }
 
-fn refusal(code: ErrorCode, id: Option<&RequestId>, message: &str) -> Value {
-    json!({ "jsonrpc": "2.0", "id": id, "error": { "code": code.0, "message": message } })
-}
-
 /// A line of a stream.
 #[derive(Debug, PartialEq, Eq)]
 pub enum BoundedLine {
@@ -307,6 +303,8 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[tokio::test]

@@ -3,40 +3,31 @@
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-use daoyou_channels::cli::Language;
+use daoyou_channels::text::texts;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use serde_json::Value;
 
 use super::page::remove_ranges;
 use crate::store::memory_lines::SummaryRow;
+use crate::text::Language;
 
-/// The headings of a section in one language.
-struct HistoryHeadings {
-    title: &'static str,
-    session: &'static str,
-    messages: &'static str,
-    content: &'static str,
+texts! {
+    /// The headings of a section in one language.
+    struct HistoryHeadings {
+        title: "Conversation summary", "会话摘要";
+        session: "Conversation", "会话";
+        messages: "Messages", "消息数";
+        content: "What matters", "关键内容";
+    }
 }
-
-const EN: HistoryHeadings = HistoryHeadings {
-    title: "Conversation summary",
-    session: "Conversation",
-    messages: "Messages",
-    content: "What matters",
-};
-const ZH: HistoryHeadings =
-    HistoryHeadings { title: "会话摘要", session: "会话", messages: "消息数", content: "关键内容" };
 
 /// The line that ends a section.
 const SECTION_END: &str = "---";
 
 /// Formats a summary as a section of the log.
 pub fn section(row: &SummaryRow, language: Language, zone: &TimeZone) -> String {
-    let headings = match language {
-        Language::En => &EN,
-        Language::Zh => &ZH,
-    };
+    let headings = HistoryHeadings::of(language);
     let detail: Value = serde_json::from_str(&row.detail).unwrap_or_default();
     let count = match (detail["from"].as_i64(), detail["to"].as_i64()) {
         (Some(from), Some(to)) => to.saturating_sub(from).max(0),
@@ -78,8 +69,11 @@ pub fn replace_sections(
     language: Language,
     zone: &TimeZone,
 ) -> String {
-    let heads: BTreeSet<String> =
-        [&EN, &ZH].into_iter().map(|headings| section_head(headings, session, at, zone)).collect();
+    let heads: BTreeSet<String> = [Language::En, Language::Zh]
+        .into_iter()
+        .map(HistoryHeadings::of)
+        .map(|headings| section_head(headings, session, at, zone))
+        .collect();
     let ranges: Vec<Range<usize>> = heads.iter().flat_map(|head| sections(log, head)).collect();
     let Some(first) = ranges.iter().map(|range| range.start).min() else { return log.to_owned() };
     let is_of_then = |row: &&SummaryRow| format_minute(row.at, zone) == format_minute(at, zone);

@@ -7,5 +7,5 @@ mod page;
 mod state;
 mod writer;
 
-pub use state::{FOLDER, MemoryFileState};
+pub use state::MemoryFileState;
 pub use writer::MemoryFileWriter;

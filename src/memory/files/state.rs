@@ -8,12 +8,10 @@ use parking_lot::Mutex;
 
 use crate::guard::{Jail, JailError};
 use crate::store::memory_queries::OwnerFacts;
+use crate::tools::MEMORY_FOLDER;
 
-/// The folder of the files in the workspace. Only the owner reads and writes it.
-pub const FOLDER: &str = "memory";
-/// The paths of the files in the workspace.
+/// The path of the facts in the workspace.
 pub const MEMORY: &str = "memory/MEMORY.md";
-pub const HISTORY: &str = "memory/HISTORY.md";
 /// The largest file that is read, in bytes.
 const LIMIT: u64 = 4_000_000;
 
@@ -100,7 +98,8 @@ pub fn read(workspace: &Path, file: &str) -> FileRead {
     let stamp = stamp(workspace);
     let mut opened = jail.read(file);
     if matches!(opened, Err(JailError::Missing(_))) {
-        if is_missing(workspace, file) {
+        // Not even a dangling link has the name.
+        if workspace.join(file).symlink_metadata().is_err() {
             return FileRead::Missing;
         }
         // Another program has created the file meanwhile, or the file is a dangling link.
@@ -120,18 +119,13 @@ pub fn read(workspace: &Path, file: &str) -> FileRead {
 
 /// Returns the paths of older history files, sorted by name.
 pub fn older_histories(workspace: &Path) -> Vec<String> {
-    let folder = jail(workspace).ok().and_then(|jail| jail.folder(FOLDER).ok());
+    let folder = jail(workspace).ok().and_then(|jail| jail.folder(MEMORY_FOLDER).ok());
     let names = folder.into_iter().filter_map(|(folder, _)| folder.entries().ok()).flatten().flatten();
     let names = names.filter_map(|entry| entry.file_name().into_string().ok());
     let is_older = |name: &String| name.starts_with("HISTORY-") && name.ends_with(".md");
-    let mut files: Vec<String> = names.filter(is_older).map(|name| format!("{FOLDER}/{name}")).collect();
+    let mut files: Vec<String> = names.filter(is_older).map(|name| format!("{MEMORY_FOLDER}/{name}")).collect();
     files.sort();
     files
-}
-
-/// Returns true if nothing has this name, not even a dangling link.
-fn is_missing(workspace: &Path, file: &str) -> bool {
-    workspace.join(file).symlink_metadata().is_err()
 }
 
 /// Writes `text` if the file still contains `before`. Returns the stamp of the new file, taken before anybody can edit it;
@@ -170,7 +164,7 @@ pub fn write_older_history(workspace: &Path, log: &str) -> Result<bool, String> 
     let time = Timestamp::now().strftime("%Y%m%d-%H%M%S").to_string();
     for number in 1..=MAX_HISTORIES_PER_SECOND {
         let suffix = if number == 1 { String::new() } else { format!("-{number}") };
-        if replace(workspace, &format!("{FOLDER}/HISTORY-{time}{suffix}.md"), None, log)?.is_some() {
+        if replace(workspace, &format!("{MEMORY_FOLDER}/HISTORY-{time}{suffix}.md"), None, log)?.is_some() {
             return Ok(true);
         }
     }

@@ -11,14 +11,14 @@ use uuid::Uuid;
 
 use super::history;
 use super::import::{PageContext, import, record_rendering};
-use super::state::{FileRead, HISTORY, MEMORY, older_histories, read, replace, stamp as stamp_of, write_older_history};
+use super::state::{FileRead, MEMORY, older_histories, read, replace, stamp as stamp_of, write_older_history};
 use crate::crash;
 use crate::live::LivePart;
 use crate::memory::forgetting::CHANGED_SUMMARIES_KEY;
 use crate::memory::{MemoryService, MemorySettings};
 use crate::store::memory_lines::{self, SummaryRow};
 use crate::store::{Connection, Durability, StoreError, forgetting, memory_queries, meta};
-use crate::tools::SpillStore;
+use crate::tools::{HISTORY, SpillStore};
 
 /// The interval between checks of the file for edits, and before the next try if the file was incomplete.
 const CHECK_INTERVAL: Duration = Duration::from_secs(10);

@@ -1,7 +1,9 @@
 //! Shared helpers of the memory tools.
 
-use crate::memory::{MemoryEntry, MemoryKind, MemoryService, MemorySource, Owner, current_entry};
-use crate::store::{Connection, StoreError, ownership};
+use crate::memory::{
+    AnsweredTurn, MemoryEntry, MemoryError, MemoryKind, MemoryService, MemorySource, Owner, current_entry,
+};
+use crate::store::Connection;
 use crate::text::one_line;
 use crate::tools::ToolContext;
 
@@ -9,20 +11,11 @@ use crate::tools::ToolContext;
 const DEFAULT_LIMIT: usize = 8;
 const MAX_LIMIT: usize = 50;
 
-/// The reason why a call fails, as text for the model.
-#[derive(Debug, thiserror::Error)]
-pub enum MemoryCallError {
-    #[error("{0}")]
-    Wrong(String),
-    #[error(transparent)]
-    Store(#[from] StoreError),
-}
-
 /// Returns the owner of the memory that a call reads and changes.
-pub fn owner(service: &MemoryService, context: &ToolContext) -> Result<Owner, MemoryCallError> {
+pub fn owner(service: &MemoryService, context: &ToolContext) -> Result<Owner, MemoryError> {
     let ToolContext { channel, sender, trust, .. } = context;
     let no_owner = || {
-        MemoryCallError::Wrong(
+        MemoryError::Wrong(
             "an outside sender has no memory here: nothing is remembered or looked up for him".to_owned(),
         )
     };
@@ -30,10 +23,16 @@ pub fn owner(service: &MemoryService, context: &ToolContext) -> Result<Owner, Me
     Ok(if context.agent.has_own_memory { owner.of_agent(&context.agent.name) } else { owner })
 }
 
-/// Returns true if others than the caller read the conversation. Private memories are not shown in it then.
-pub async fn is_shared(service: &MemoryService, context: &ToolContext) -> Result<bool, MemoryCallError> {
-    let session = context.session.to_string();
-    Ok(service.store.read(move |connection| ownership::of_session(connection, &session)).await?.is_shared)
+/// Returns true if others than the caller read the answer. Private memories are not shown in it then.
+pub async fn is_shared(service: &MemoryService, context: &ToolContext) -> Result<bool, MemoryError> {
+    let (context, settings) = (context.clone(), service.settings.clone());
+    let read = move |connection: &Connection| {
+        let ToolContext { session, channel, chat_id, sender, trust, origin, .. } = &context;
+        let person = settings.identities.owner_of(channel, sender, *trust);
+        let turn = AnsweredTurn { session: session.as_str(), place: (channel, chat_id), origin };
+        turn.is_read_by_others(connection, person.as_ref(), &settings.identities)
+    };
+    Ok(service.store.read(read).await?)
 }
 
 /// Returns the turn of a call as the source of a memory.
@@ -42,14 +41,12 @@ pub fn turn_source(context: &ToolContext) -> MemorySource {
 }
 
 /// Returns the memory with this id, or the one that replaced it, if `owner` may change it.
-pub fn changeable_memory(connection: &Connection, owner: &Owner, id: i64) -> Result<MemoryEntry, MemoryCallError> {
+pub fn changeable_memory(connection: &Connection, owner: &Owner, id: i64) -> Result<MemoryEntry, MemoryError> {
     let found = current_entry(connection, id)?;
     let may_change =
         |entry: &MemoryEntry| entry.owner == *owner || (*owner == Owner::gateway() && entry.owner == Owner::everyone());
     let unknown = || {
-        MemoryCallError::Wrong(format!(
-            "there is no memory with the id {id}; recall shows the ids of those that there are"
-        ))
+        MemoryError::Wrong(format!("there is no memory with the id {id}; recall shows the ids of those that there are"))
     };
     found.filter(may_change).ok_or_else(unknown)
 }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::caller::{MemoryCallError, changeable_memory, owner};
-use crate::memory::{MemoryService, forget};
+use super::caller::{changeable_memory, owner};
+use crate::memory::{MemoryError, MemoryService, forget};
 use crate::store::{Connection, StoreError};
 use crate::tools::{
     ReplayPolicy, RowEffect, ToolContext, ToolDefinition, ToolEffect, ToolOutcome, ToolResult, WriteRows,
@@ -32,13 +32,12 @@ pub async fn plan_forget(
     service: Arc<MemoryService>,
     args: ForgetArgs,
     context: &ToolContext,
-) -> Result<ToolOutcome, MemoryCallError> {
+) -> Result<ToolOutcome, MemoryError> {
     let owner = owner(&service, context)?;
-    let found = service.store.read(move |connection| match changeable_memory(connection, &owner, args.id) {
-        Err(MemoryCallError::Store(error)) => Err(error),
-        other => Ok(other),
-    });
-    let id = found.await??.id;
+    let find = move |connection: &Connection| {
+        MemoryError::separate_store_errors(changeable_memory(connection, &owner, args.id))
+    };
+    let id = service.store.read(find).await??.id;
     // The answer must not repeat the memory, since the log would then contain it again.
     let text = format!("Forgotten for good (id {id}). Do not repeat what it was.");
     let rows = ToolEffect::Rows(RowEffect(Arc::new(ForgetWrite { service, id })));

@@ -8,9 +8,11 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::caller::{MemoryCallError, hit_limit, is_shared, owner};
+use super::caller::{hit_limit, is_shared, owner};
 use crate::guard::Taint;
-use crate::memory::{HistoryHit, HitLocation, MemoryService, RecallHit, RecallQuery, parse_since, search_messages};
+use crate::memory::{
+    HistoryHit, HitLocation, MemoryError, MemoryService, RecallHit, RecallQuery, parse_since, search_messages,
+};
 use crate::store::{Connection, approvals};
 use crate::text::{one_line, truncate};
 use crate::tools::{ToolContext, ToolDefinition, ToolResult};
@@ -53,11 +55,11 @@ pub async fn search(
     service: Arc<MemoryService>,
     args: SearchHistoryArgs,
     context: &ToolContext,
-) -> Result<ToolResult, MemoryCallError> {
+) -> Result<ToolResult, MemoryError> {
     let owner = owner(&service, context)?;
     let limit = hit_limit(args.limit);
     let zone = service.settings.zone.clone();
-    let since = args.since.map(|text| parse_start(&text, &zone)).transpose().map_err(MemoryCallError::Wrong)?;
+    let since = args.since.map(|text| parse_start(&text, &zone)).transpose().map_err(MemoryError::Wrong)?;
     let here = context.session.to_string();
     let session = args.session.map(|session| if session == "this" { here.clone() } else { session });
     let text = args.query.trim().to_owned();
@@ -66,7 +68,7 @@ pub async fn search(
     let (lines, places): (Vec<String>, Vec<(String, i64)>) = if is_shared || context.agent.has_own_memory {
         if session.is_some_and(|session| session != here) {
             let reason = if is_shared { SHARED_ERROR } else { OWN_MEMORY_ERROR };
-            return Err(MemoryCallError::Wrong(reason.to_owned()));
+            return Err(MemoryError::Wrong(reason.to_owned()));
         }
         let found =
             service.store.read(move |connection| search_messages(connection, &text, Some(&here), since, limit)).await?;

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::caller::{MemoryCallError, entry_line, hit_limit, is_shared, owner};
+use super::caller::{entry_line, hit_limit, is_shared, owner};
 use crate::guard::Taint;
-use crate::memory::{HitLocation, MemoryEntry, MemoryKind, MemoryService, Owner, RecallQuery, list};
+use crate::memory::{HitLocation, MemoryEntry, MemoryError, MemoryKind, MemoryService, Owner, RecallQuery, list};
 use crate::store::{Connection, Durability, StoreError, memories};
 use crate::text::{one_line, truncate};
 use crate::tools::{ToolContext, ToolDefinition, ToolResult};
@@ -63,7 +63,7 @@ pub async fn search(
     service: Arc<MemoryService>,
     args: RecallArgs,
     context: &ToolContext,
-) -> Result<ToolResult, MemoryCallError> {
+) -> Result<ToolResult, MemoryError> {
     let owner = owner(&service, context)?;
     let is_shared = is_shared(&service, context).await?;
     let owners = if is_shared { vec![Owner::everyone()] } else { vec![owner, Owner::everyone()] };

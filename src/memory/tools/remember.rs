@@ -6,10 +6,10 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::caller::{MemoryCallError, changeable_memory, entry_line, is_shared, owner, turn_source};
+use super::caller::{changeable_memory, entry_line, is_shared, owner, turn_source};
 use crate::memory::{
-    MemoryEntry, MemoryKind, MemoryOrigin, MemoryService, MemorySource, NewMemoryEntry, Owner, RememberPlan,
-    apply_plan, plan, validate_entry, written,
+    MemoryEntry, MemoryError, MemoryKind, MemoryOrigin, MemoryService, MemorySource, NewMemoryEntry, Owner,
+    RememberPlan, apply_plan, plan, validate_entry, written,
 };
 use crate::store::{Connection, Durability, StoreError, memories};
 use crate::tools::{
@@ -63,18 +63,16 @@ pub async fn remember(
     service: Arc<MemoryService>,
     args: RememberArgs,
     context: &ToolContext,
-) -> Result<ToolOutcome, MemoryCallError> {
+) -> Result<ToolOutcome, MemoryError> {
     let owner = owner(&service, context)?;
     let is_shared = is_shared(&service, context).await?;
     let (of_write, source) = (service.clone(), turn_source(context));
     // This is a write, since it reserves an id; the memory itself is committed with the result.
-    let prepared = service.store.write(Durability::Logged, move |connection| {
-        match prepare(connection, &of_write, args.clone(), owner.clone(), source.clone()) {
-            Err(MemoryCallError::Store(error)) => Err(error),
-            other => Ok(other),
-        }
-    });
-    let (plan, id) = prepared.await??;
+    let reserve = move |connection: &Connection| {
+        let prepared = prepare(connection, &of_write, args.clone(), owner.clone(), source.clone());
+        MemoryError::separate_store_errors(prepared)
+    };
+    let (plan, id) = service.store.write(Durability::Logged, reserve).await??;
     // In a shared conversation, the text of known memories is not repeated.
     let line_of = |entry: &MemoryEntry| entry_line(entry.kind, &entry.name, &entry.text);
     let new = entry_line(plan.entry.kind, &plan.entry.name, &plan.entry.text);
@@ -95,13 +93,11 @@ fn prepare(
     args: RememberArgs,
     owner: Owner,
     source: MemorySource,
-) -> Result<(RememberPlan, i64), MemoryCallError> {
+) -> Result<(RememberPlan, i64), MemoryError> {
     let instead: Option<MemoryEntry> = args.replaces.map(|id| changeable_memory(connection, &owner, id)).transpose()?;
     if let Some(old) = instead.as_ref().filter(|old| matches!(old.kind, MemoryKind::Task | MemoryKind::Summary)) {
         let kind = old.kind.as_str();
-        return Err(MemoryCallError::Wrong(format!(
-            "a {kind} cannot be replaced; remember a fact without \"replaces\""
-        )));
+        return Err(MemoryError::Wrong(format!("a {kind} cannot be replaced; remember a fact without \"replaces\"")));
     }
     // A memory that all people share keeps its owner.
     let owner = instead.as_ref().map_or(owner, |old| old.owner.clone());
@@ -125,8 +121,7 @@ fn prepare(
         new.detail = case_detail(text, args.tags.unwrap_or_default());
     }
     service.redact_secrets(&mut new);
-    let entry = validate_entry(&new).map_err(|invalid| MemoryCallError::Wrong(invalid.to_string()))?;
-    let plan = plan(connection, entry, instead)?;
+    let plan = plan(connection, validate_entry(&new)?, instead)?;
     let id = match &plan.known {
         Some(known) => known.id,
         None => memories::reserve_id(connection)?,

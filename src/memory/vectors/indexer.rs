@@ -76,7 +76,7 @@ struct PendingEmbeddings {
 /// The table that the texts come from.
 enum TextSource {
     Memories,
-    /// Messages after this position, in its stored form.
+    /// Messages, with the recorded progress in its stored form, which the write of the vectors compares.
     Messages(String),
 }
 
@@ -102,7 +102,7 @@ impl EmbeddingIndexer {
     /// Runs until `shutdown`.
     pub async fn run(mut self, shutdown: CancellationToken) {
         let memory = self.live.get();
-        let (mut changes, queries) = (memory.subscribe_to_changes(), memory.queries.clone());
+        let (mut changes, indexed) = (memory.subscribe_to_changes(), memory.indexed.clone());
         drop(memory);
         loop {
             changes.mark_unchanged();
@@ -116,7 +116,7 @@ impl EmbeddingIndexer {
             tokio::select! {
                 () = shutdown.cancelled() => return,
                 changed = changes.changed() => if changed.is_err() { return },
-                () = queries.indexed() => {}
+                () = indexed.notified() => {}
                 () = paused => {}
             }
         }
@@ -247,7 +247,7 @@ impl ModelSession {
             let name = self.name.clone();
             let write = move |connection: &Connection| match &source {
                 TextSource::Memories => vectors::put(connection, &name, &new),
-                TextSource::Messages(after) => vectors::put_messages(connection, &name, (after, last), &new),
+                TextSource::Messages(indexed) => vectors::put_messages(connection, &name, (indexed, last), &new),
             };
             service.store.write(Durability::Logged, write).await?;
             crash::point("vectors_written", "");
@@ -322,10 +322,10 @@ fn next_texts(connection: &Connection, memories: i64, batch: u32) -> Result<Opti
         return page(connection, TextSource::Memories, memories, batch).map(Some);
     }
     let newest = search_index::highest_id(connection, SearchCorpus::Messages)?;
-    let done = vectors::indexed_up_to(connection)?;
-    let after = done.parse().unwrap_or(0).max(newest - vectors::KEPT_MESSAGES);
+    let indexed = vectors::indexed_up_to(connection)?;
+    let after = indexed.parse().unwrap_or(0).max(newest - vectors::KEPT_MESSAGES);
     if newest > after {
-        return page(connection, TextSource::Messages(done), after, batch).map(Some);
+        return page(connection, TextSource::Messages(indexed), after, batch).map(Some);
     }
     Ok(None)
 }

@@ -10,7 +10,7 @@ pub use crate::store::vectors::remove;
 pub use indexer::EmbeddingIndexer;
 pub(super) use nearest::clearly_similar;
 pub use nearest::nearest;
-pub(super) use query::{InstalledEmbedder, QueryEmbeddings};
+pub(super) use query::InstalledEmbedder;
 
 #[cfg(test)]
 #[expect(clippy::allow_attributes, reason = "the stories use all of it")]

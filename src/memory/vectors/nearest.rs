@@ -1,10 +1,10 @@
 //! Finds the nearest embeddings. Their codes select the likeliest candidates; exact dot products rank those that match the
 //! query.
 
-use std::cmp::{Ordering, Reverse};
+use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use rusqlite::{Row, params};
+use rusqlite::params;
 
 use super::texts;
 use crate::memory::{HitLocation, MemoryKind, Owner, RecallQuery};
@@ -12,9 +12,6 @@ use crate::store::search_index::{self, SearchCorpus};
 use crate::store::vector_codes::{self, VectorCode};
 use crate::store::vectors::SimilarityBaselines;
 use crate::store::{Connection, StoreError, vectors};
-
-/// The most hits.
-const MAX_HITS: usize = 1_000;
 
 /// The least similarity of a hit; texts with less are similar by chance.
 const MIN_SIMILARITY: f32 = 0.15;
@@ -25,28 +22,12 @@ const MAX_READ: usize = 150;
 /// The number of vector components that are multiplied at once.
 const LANES: usize = 8;
 
-/// A memory or message that is near the query.
-#[derive(Debug, PartialEq)]
-struct Neighbour {
-    similarity: f32,
-    found: HitLocation,
-}
-
 /// A memory or message that may be near the query. The fewer bits of its code differ, the likelier it is near.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct NeighbourCandidate {
     distance: u32,
     is_message: bool,
     read: vector_codes::CodeDistance,
-}
-
-/// The nearest memories and messages so far, with the farthest of them on top.
-struct NearestHeap<'a> {
-    vector: &'a [f32],
-    /// The cosine of unrelated texts.
-    base: f32,
-    limit: usize,
-    nearest: BinaryHeap<Reverse<Neighbour>>,
 }
 
 /// Returns the memories and messages whose embeddings are nearest to `vector` (of length 1), the nearest first, each with its
@@ -62,9 +43,9 @@ pub fn nearest(
     vector: &[f32],
     limit: usize,
 ) -> Result<Vec<(HitLocation, f32)>, StoreError> {
+    // The cosine of unrelated texts.
     let base = vectors::bases(connection)?.unwrap_or_default().all;
-    let mut best = NearestHeap { vector, base, limit: limit.min(MAX_HITS), nearest: BinaryHeap::new() };
-    if best.limit == 0 || vector.is_empty() {
+    if limit == 0 || vector.is_empty() {
         return Ok(Vec::new());
     }
     let mut candidates = candidates(connection, query, &VectorCode::of(vector))?;
@@ -82,7 +63,7 @@ pub fn nearest(
                     AND (?4 IS NULL OR m.at >= ?4) AND (?5 IS NULL OR m.at < ?5)))",
     )?;
     let is_selected = |owner: &str| query.owners.iter().any(|selected| selected.as_str() == owner);
-    let mut read_count = 0;
+    let (mut near, mut read_count) = (Vec::new(), 0);
     // A candidate that does not match the query costs a look-up, but does not count towards the limit.
     while let Some(Reverse(NeighbourCandidate { read, is_message, .. })) =
         candidates.pop().filter(|_| read_count < MAX_READ)
@@ -93,19 +74,31 @@ pub fn nearest(
         let is_fit = is_selected(row.get_ref(2)?.as_str().map_err(rusqlite::Error::from)?)
             && (is_message
                 || MemoryKind::parse(&row.get::<_, String>(3)?).is_some_and(|kind| query.kinds.contains(&kind)));
-        if is_fit {
-            read_count += 1;
-            best.add(row, |row| {
-                let found = if is_message {
-                    HitLocation::Message { session: row.get(1)?, seq: row.get(3)? }
-                } else {
-                    HitLocation::Memory(row.get(1)?)
-                };
-                Ok(found)
-            })?;
+        if !is_fit {
+            continue;
+        }
+        read_count += 1;
+        let blob = row.get_ref(0)?.as_blob().map_err(rusqlite::Error::from)?;
+        if let Some(similarity) = similarity(vector, blob, base).filter(|similarity| *similarity >= MIN_SIMILARITY) {
+            let found = if is_message {
+                HitLocation::Message { session: row.get(1)?, seq: row.get(3)? }
+            } else {
+                HitLocation::Memory(row.get(1)?)
+            };
+            near.push((found, similarity));
         }
     }
-    Ok(best.into_sorted())
+    // Equal neighbours have a fixed order, so that the same query has the same answer.
+    near.sort_by(|(found, similarity), (other, others)| others.total_cmp(similarity).then_with(|| found.cmp(other)));
+    near.truncate(limit);
+    Ok(near)
+}
+
+/// Returns the similarity of a vector and a stored one: the cosine above `base`. An embedding of another model, or an empty one,
+/// cannot be compared.
+fn similarity(vector: &[f32], blob: &[u8], base: f32) -> Option<f32> {
+    let is_comparable = blob.len() == vector.len() * 4;
+    is_comparable.then(|| ((dot_product(vector, blob) - base) / (1.0 - base)).min(1.0))
 }
 
 /// Returns the [`nearest`] hits that are clearly nearer to `text` than an unrelated sentence of its language. With many models,
@@ -155,52 +148,6 @@ fn candidates(
         }
     }
     Ok(candidates.into())
-}
-
-impl NearestHeap<'_> {
-    /// Adds a row whose first column is an embedding, if it is near enough; `found` reads its location.
-    fn add(
-        &mut self,
-        row: &Row<'_>,
-        found: impl Fn(&Row<'_>) -> rusqlite::Result<HitLocation>,
-    ) -> Result<(), StoreError> {
-        let blob = row.get_ref(0)?.as_blob().map_err(rusqlite::Error::from)?;
-        // An embedding of another model, or an empty one, cannot be compared.
-        if blob.len() != self.vector.len() * 4 {
-            return Ok(());
-        }
-        let similarity = ((dot_product(self.vector, blob) - self.base) / (1.0 - self.base)).min(1.0);
-        let is_near = similarity >= MIN_SIMILARITY
-            && (self.nearest.len() < self.limit
-                || self.nearest.peek().is_some_and(|far| similarity > far.0.similarity));
-        if is_near {
-            if self.nearest.len() == self.limit {
-                self.nearest.pop();
-            }
-            self.nearest.push(Reverse(Neighbour { similarity, found: found(row)? }));
-        }
-        Ok(())
-    }
-
-    fn into_sorted(self) -> Vec<(HitLocation, f32)> {
-        let sorted = self.nearest.into_sorted_vec().into_iter();
-        sorted.map(|Reverse(Neighbour { similarity, found })| (found, similarity)).collect()
-    }
-}
-
-impl Eq for Neighbour {}
-
-impl Ord for Neighbour {
-    /// Orders the older of two equal neighbours as nearer, so that the same query has the same answer.
-    fn cmp(&self, other: &Self) -> Ordering {
-        self.similarity.total_cmp(&other.similarity).then_with(|| other.found.cmp(&self.found))
-    }
-}
-
-impl PartialOrd for Neighbour {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
 }
 
 /// Returns the product of a vector and a stored one, summed in lanes: the processor cannot parallelize a single sum.

@@ -8,9 +8,8 @@ use serde_json::{Map, Value, json};
 use serde_saphyr::Spanned;
 use sha2::{Digest, Sha256};
 
-use crate::profiles::manifest::parse_yaml;
+use crate::profiles::manifest::{own_tool_name, parse_yaml};
 use crate::text::{BoundedTemplate, TemplatePurpose, one_line, truncate};
-use crate::tools::{canonical_name, nearest_tool};
 
 /// The file in the profile's folder that contains the workflow, if the profile names no other.
 pub const WORKFLOW_FILE: &str = "workflow.yaml";
@@ -95,7 +94,7 @@ struct WorkflowFields {
     output: Option<String>,
 }
 
-#[derive(Default, Deserialize)]
+#[derive(Default, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 struct StepFields {
     id: String,
@@ -258,8 +257,7 @@ impl StepReader {
             self.end_stage([&step]);
             return Ok(vec![step]);
         };
-        let others = StepFields { parallel: None, ..fields };
-        if !others.is_empty() {
+        if (StepFields { parallel: None, ..fields }) != StepFields::default() {
             return Err((Some(line), "beside parallel there are no other keys; put them on its steps".to_owned()));
         }
         if group.is_empty() {
@@ -325,30 +323,13 @@ impl StepReader {
     }
 }
 
-impl StepFields {
-    fn is_empty(&self) -> bool {
-        let Self { id, agent, model, prompt, tool, arguments, when, retries, on_error, parallel } = self;
-        let texts = [agent, model, prompt, tool, when];
-        id.is_empty()
-            && texts.iter().all(|text| text.is_none())
-            && arguments.is_none()
-            && retries.is_none()
-            && on_error.is_none()
-            && parallel.is_none()
-    }
-}
-
-/// Returns a tool's own name. The tools of an MCP server are known only when it runs, so their names are accepted unchecked.
+/// Returns the own name of a step's tool.
 fn tool_of(name: &str) -> Result<String, String> {
-    match canonical_name(name) {
-        Some(SPAWN) => Err("spawn is what a step with an agent does: write agent and prompt".to_owned()),
-        Some(own) => Ok(own.to_owned()),
-        None if name.contains("__") => Ok(name.to_owned()),
-        None => {
-            let near = nearest_tool(name).map_or_else(String::new, |near| format!("; the nearest is {near:?}"));
-            Err(format!("{:?} is no tool{near}", truncate(&one_line(name), 80)))
-        }
+    let own = own_tool_name(name).map_err(|wrong| format!("{:?} {wrong}", truncate(&one_line(name), 80)))?;
+    if own == SPAWN {
+        return Err("spawn is what a step with an agent does: write agent and prompt".to_owned());
     }
+    Ok(own)
 }
 
 impl ArgumentTemplate {

@@ -19,7 +19,7 @@ use crate::memory::sender_of;
 use crate::phrases::{Phrases, counted, fill};
 use crate::profiles::{AgentDirectory, AgentProfile};
 use crate::skills::{SkillCatalog, skill_names};
-use crate::store::inbox::{InboxRow, InboxState};
+use crate::store::inbox::{InboxRow, MessageStatus};
 use crate::store::processes::ProcessRow;
 use crate::store::usage::{self, Costs, TokenCounts, UsageScope, UsageTotal};
 use crate::store::{StoreError, messages, spawns};
@@ -133,7 +133,7 @@ impl CommandHandler {
             origin: InboundDraft::new(message.clone()).origin.to_column(),
             received_at: message.received_at.as_millisecond(),
             turn: id,
-            state: InboxState::Running,
+            state: MessageStatus::Running,
             stalled: 0,
             cancel: false,
         })
@@ -250,7 +250,11 @@ impl CommandHandler {
 
     /// Lists the last messages of the session.
     async fn history(&self, session: &str, count: &str) -> Result<String, StoreError> {
-        let count = count.parse().unwrap_or(history::DEFAULT_COUNT).clamp(1, history::MAX_COUNT);
+        let count = match count.parse() {
+            _ if count.is_empty() => history::DEFAULT_COUNT,
+            Ok(count @ 1..) => usize::min(count, history::MAX_COUNT),
+            _ => return Ok(fill(self.context.phrases.history_usage, &[&history::shorten(count, MAX_NAME)])),
+        };
         let key = session.to_owned();
         let rows = self
             .context

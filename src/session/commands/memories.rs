@@ -115,13 +115,14 @@ fn owner(context: &CommandContext, row: &InboxRow) -> Option<Owner> {
     context.memory.settings.identities.owner_of(&row.channel, &row.sender, Trust::parse(&row.trust))
 }
 
-/// Returns true if people other than `owner` write in the chat, or if the chat belongs to another owner.
+/// Returns true if people other than `owner` write in the chat, or the holder of a chat token reads it, or if the chat belongs to another owner.
 async fn is_read_by_others(context: &CommandContext, row: &InboxRow, owner: &Owner) -> Result<bool, StoreError> {
     let session = row.session.clone();
     let found = context.memory.store.read(move |connection| ownership::of_session(connection, &session)).await?;
     let identities = &context.memory.settings.identities;
     let is_anothers = |first: &str| identities.current_owner(&Owner::from_stored(first)) != *owner;
-    Ok(found.is_shared || found.owner.as_deref().is_some_and(is_anothers))
+    let is_shared = found.is_shared || identities.is_read_by_token(&row.session, Some(owner));
+    Ok(is_shared || found.owner.as_deref().is_some_and(is_anothers))
 }
 
 fn lines(context: &CommandContext, entries: &[MemoryEntry]) -> String {

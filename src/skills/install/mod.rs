@@ -6,7 +6,7 @@ mod pins;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io::{self, Write};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
@@ -19,6 +19,7 @@ use rustix::io::Errno;
 use serde::Serialize;
 
 pub(super) use package::digest_of;
+use package::refusal_of;
 pub use package::{PackageFile, SkillPackage};
 pub use pins::{FileDigests, FolderListing, PinsByFolder, SkillPin, SkillPins, differences};
 
@@ -97,14 +98,10 @@ impl PackageFile {
         let ending = Path::new(path).extension().and_then(|ending| ending.to_str()).unwrap_or_default();
         let is_script = self.is_executable || self.bytes.starts_with(b"#!") || SCRIPT_ENDINGS.contains(&ending);
         match std::str::from_utf8(&self.bytes) {
-            Ok(text) if !text.contains('\0') => {
-                if is_script {
-                    ReviewedFileKind::Script
-                } else {
-                    ReviewedFileKind::Text
-                }
-            }
-            _ => ReviewedFileKind::Binary,
+            Ok(text) if text.contains('\0') => ReviewedFileKind::Binary,
+            Ok(_) if is_script => ReviewedFileKind::Script,
+            Ok(_) => ReviewedFileKind::Text,
+            Err(_) => ReviewedFileKind::Binary,
         }
     }
 }
@@ -113,9 +110,7 @@ impl SkillCandidate {
     /// Finds the skills of a package: each folder with a `SKILL.md` that is not inside another skill. An unusable skill becomes
     /// an error in the result, and so does each of several different skills with one name.
     pub fn find(package: &SkillPackage, fallback_name: &str) -> Vec<Result<Self, String>> {
-        let mut folders: Vec<&str> = package.files.keys().filter_map(|path| skill_folder(path)).collect();
-        folders.sort_unstable();
-        folders.dedup();
+        let folders: BTreeSet<&str> = package.files.keys().filter_map(|path| skill_folder(path)).collect();
         let is_within = |folder: &str, outer: &str| folder != outer && below(folder, outer).is_some();
         let outermost: Vec<&str> =
             folders.iter().filter(|folder| !folders.iter().any(|outer| is_within(folder, outer))).copied().collect();
@@ -164,7 +159,7 @@ impl SkillCandidate {
             format!("{shown}{line}: {}", fault.reason)
         })?;
         if let Some(other) = package.others.iter().find(|path| below(path, folder).is_some()) {
-            return Err(format!("{other}: is a link or no file, and a skill has to consist of files alone"));
+            return Err(refusal_of(other));
         }
         let bytes: usize = files.values().map(|file| file.bytes.len()).sum();
         if files.len() > MAX_FILES || bytes > MAX_BYTES {

@@ -1,7 +1,7 @@
 //! The packages that skills are installed from: a folder, a ZIP archive, or a Git repository, read into memory within limits.
 //! Nothing of a package is run, and its files are not written to the workspace.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io::{self, Cursor, Read};
 use std::os::unix::fs::PermissionsExt;
@@ -58,8 +58,8 @@ pub(in crate::skills) fn digest_of(bytes: &[u8], is_executable: bool) -> String 
 #[derive(Debug, Default)]
 pub struct SkillPackage {
     pub files: BTreeMap<String, PackageFile>,
-    /// The paths of links and special files.
-    pub others: Vec<String>,
+    /// The paths of what a skill may not hold: links, special files, and the folders of repositories.
+    pub others: BTreeSet<String>,
     /// The commit, if the source is a repository.
     pub revision: Option<String>,
     bytes: u64,
@@ -109,15 +109,15 @@ impl SkillPackage {
     /// Reads all files of an installed skill.
     ///
     /// # Errors
-    /// As [`Self::read`], and for a folder `.git`, which no skill may contain.
+    /// As [`Self::read`].
     pub fn of_installed(folder: &Path) -> Result<Self, String> {
         let mut package = Self::default();
         package.add_folder(folder, "", 1, false)?;
         Ok(package)
     }
 
-    /// Adds the files of a folder. The folder `.git` of a source is left out. Anywhere else it is refused, because programs that
-    /// find it run the commands in its configuration.
+    /// Adds the files of a folder. The folder `.git` of a source is left out. Anywhere else no skill may hold one, because programs
+    /// that find it run the commands in its configuration.
     fn add_folder(&mut self, folder: &Path, prefix: &str, level: usize, is_source: bool) -> Result<(), String> {
         let failed = |error: io::Error| format!("{}: {error}", folder.display());
         if level > MAX_LEVELS {
@@ -133,9 +133,8 @@ impl SkillPackage {
                 if level == 1 && is_source {
                     continue;
                 }
-                return Err(holds_git(&path));
-            }
-            if kind.is_dir() {
+                self.add_other(path)?;
+            } else if kind.is_dir() {
                 self.add_folder(&entry.path(), &format!("{path}/"), level + 1, is_source)?;
             } else if kind.is_file() {
                 let file = File::open(entry.path()).map_err(failed)?;
@@ -166,8 +165,9 @@ impl SkillPackage {
                     truncate(&one_line(&name), 80)
                 )
             })?;
-            if path.split('/').any(|part| part.eq_ignore_ascii_case(GIT_FOLDER)) {
-                return Err(holds_git(&path));
+            if let Some(repository) = git_folder_of(&path) {
+                package.add_other(repository)?;
+                continue;
             }
             if file.is_dir() {
                 continue;
@@ -220,7 +220,7 @@ impl SkillPackage {
 
     fn add_other(&mut self, path: String) -> Result<(), String> {
         self.check_count()?;
-        self.others.push(path);
+        self.others.insert(path);
         Ok(())
     }
 
@@ -232,8 +232,21 @@ impl SkillPackage {
     }
 }
 
-fn holds_git(path: &str) -> String {
-    format!("{path}: a skill may not hold a Git repository, whose settings name programs to run; remove it")
+/// Returns the folder `.git` in a path of an archive.
+fn git_folder_of(path: &str) -> Option<String> {
+    let parts: Vec<&str> = path.split('/').collect();
+    let at = parts.iter().position(|part| part.eq_ignore_ascii_case(GIT_FOLDER))?;
+    Some(parts[..=at].join("/"))
+}
+
+/// Returns why a skill may not hold `path`, which is one of [`SkillPackage::others`].
+pub(super) fn refusal_of(path: &str) -> String {
+    match git_folder_of(path) {
+        Some(_) => {
+            format!("{path}: a skill may not hold a Git repository, whose settings name programs to run; remove it")
+        }
+        None => format!("{path}: is a link or no file, and a skill has to consist of files alone"),
+    }
 }
 
 fn too_large() -> String {

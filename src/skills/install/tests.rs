@@ -48,7 +48,6 @@ async fn archives_that_lead_outside_or_hold_links_install_nothing() {
     for (files, expected) in [
         (&[("tea/SKILL.md", TEA), ("../evil.sh", "id")][..], "no path within"),
         (&[("tea/SKILL.md", TEA), ("/etc/evil", "id")], "no path within"),
-        (&[("tea/SKILL.md", TEA), ("tea/.GIT/config", "[core]")], "Git repository"),
         (&[("tea/SKILL.md", TEA), ("tea/..\\..\\evil", "id")], "no path within"),
         (&[("tea/SKILL.md", TEA), ("a/b/c/d/e/f/g/h/i/j/k", "deep")], "no path within"),
     ] {
@@ -99,6 +98,28 @@ async fn an_archive_that_unpacks_to_too_much_is_refused() {
     fs::write(&path, archive(&[("tea/SKILL.md", TEA), ("tea/zeros", &"\0".repeat(60_000_000))])).unwrap();
     assert!(fs::metadata(&path).unwrap().len() < 200_000);
     assert!(read(&path).await.unwrap_err().contains("larger than 50 MB"));
+}
+
+/// A repository in one skill refuses that skill alone.
+#[tokio::test]
+async fn a_skill_that_holds_a_repository_is_refused_and_the_others_are_found() {
+    let folder = tempfile::tempdir().unwrap();
+    let files =
+        [("tea/SKILL.md", TEA), ("tea/sub/.GIT/config", "[core]"), ("tea/sub/.GIT/HEAD", "x"), ("ink/SKILL.md", TEA)];
+    let path = folder.path().join("x.zip");
+    fs::write(&path, archive(&files)).unwrap();
+    let unpacked = folder.path().join("unpacked");
+    for (name, text) in files {
+        let file = unpacked.join(name);
+        fs::create_dir_all(file.parent().unwrap()).unwrap();
+        fs::write(file, text).unwrap();
+    }
+    for source in [path, unpacked] {
+        let found = found(&source).await;
+        assert_eq!(found[0], Ok("tea".to_owned()), "{found:?}");
+        assert!(found[1].as_ref().unwrap_err().starts_with("tea/sub/.GIT: a skill may not hold a Git"), "{found:?}");
+        assert_eq!(read(&source).await.unwrap().files.len(), 2);
+    }
 }
 
 #[tokio::test]

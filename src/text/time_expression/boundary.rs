@@ -2,7 +2,7 @@
 //! since they belong to the time.
 
 use super::clauses::Clauses;
-use super::error::{TimeFault, TimeParseError};
+use super::error::TimeParseError;
 use super::parse::{clause, parse_error, parse_prefix, tokens};
 use super::token::{TimeToken, TokenCursor, TokenKind};
 use crate::text::Language;
@@ -10,7 +10,7 @@ use crate::text::Language;
 /// Words that join two times, or introduce a time.
 const JOINTS: &[&str] = &["and", "or", "to", "about", "for", "starting", "和", "或", "到", "开始"];
 /// Words that change or continue the time before them, whatever text follows.
-const CHANGES: &[&str] = &["except", "twice", "after", "and", "or", "前", "后", "除", "或"];
+const CHANGES: &[&str] = &["except", "twice", "after", "and", "or", "前", "后", "除", "或", "次"];
 /// Other words at the end of a text before a time that belong to the time.
 const LEADS: &[&str] = &["at", "by", "on", "in", "from", "between", "every", "the", "在", "从", "每"];
 /// The characters of Chinese conjunctions: 和, 以及, 还有, ….
@@ -19,6 +19,8 @@ const JOINT_LETTERS: &str = "和与跟及以还有、，,";
 const OTHER_DAYS: &str = "春节 除夕 大年 正月 腊月 农历 阴历 初一 元旦 元宵 清明 端午 七夕 中秋 重阳 国庆 劳动节 五一 十一假 情人节 妇女节 儿童节 \
     教师节 母亲节 父亲节 感恩节 万圣节 复活节 圣诞 平安夜 节假日 假日 假期 放假 节日 生日 月初 月中 月底 月末 年初 年底 年末 季度";
 const MARKS: &[char] = &[',', '、', ';', '&', '-', '.', ':'];
+/// Marks between two tasks.
+const TASK_MARKS: &[char] = &[',', ';', '；', '。'];
 /// The most tokens at the end of a text that are examined.
 const LAST: usize = 12;
 
@@ -70,6 +72,38 @@ pub fn ends_with_time(text: &str, language: Language) -> bool {
     })
 }
 
+/// Returns the positions at which a time at the beginning of a text may end: none within a word, and none before the last word
+/// of the longest time.
+pub fn time_ends(text: &str, language: Language) -> Vec<usize> {
+    let tokens = tokens(text, language);
+    let Ok(longest) = parse_prefix(text, &tokens, language) else { return Vec::new() };
+    tokens.iter().map(|token| token.end).filter(|end| *end >= longest.end).collect()
+}
+
+/// Returns true if a time begins a text, or follows a conjunction or a comma in it: `buy milk and on Friday call Ann`. A second
+/// task with its own time begins there. `from` is the first word that counts.
+pub fn has_second_time(text: &str, language: Language, from: usize) -> bool {
+    let tokens = tokens(text, language);
+    let is_joint = |token: &TimeToken| match token.kind {
+        TokenKind::Word(word) => ["and", "or", "和", "或"].contains(&word),
+        TokenKind::Mark(mark) => TASK_MARKS.contains(&mark),
+        _ => false,
+    };
+    (from..tokens.len()).any(|at| {
+        let mut c = TokenCursor { at, ..TokenCursor::new(&tokens) };
+        (at == 0 || is_joint(&tokens[at - 1]))
+            && clause(&mut c, language, &Clauses::default()).is_some()
+            // 周一和周二的报表 is one thing.
+            && !c.take_word("的")
+    })
+}
+
+/// Returns true if a conjunction or a comma follows a time in a text: `buy milk tomorrow and call Ann`.
+pub fn has_time_before_joint(text: &str, language: Language) -> bool {
+    let joints = [" and ", ",", ";", "，", "；", "。", "和"];
+    joints.iter().flat_map(|joint| text.match_indices(joint)).any(|(at, _)| ends_with_time(&text[..at], language))
+}
+
 /// Returns the index of the token after the time at the cursor; `None` if there is no time. The time may be invalid.
 fn is_time(c: &TokenCursor<'_>, language: Language) -> Option<usize> {
     let mut whole = TokenCursor { fault: None, ..*c };
@@ -110,11 +144,11 @@ pub fn explain_partial_time(text: &str, language: Language) -> Option<TimeParseE
             let (understood, after) = rest.split_at(found.end);
             let fault = found.clauses.combine().err();
             let after = match fault {
-                // The words that were understood clash; the others are no time.
-                Some(TimeFault::TwoTimes | TimeFault::Clash) => "",
+                // The fault is in the words that were understood; the others are no time.
+                Some(_) => "",
                 // The time is complete, so the fault is in the text before it.
-                None if after.trim().is_empty() => before,
-                _ => after,
+                None if after.trim().is_empty() || starts_with_time(before, language) => before,
+                None => after,
             };
             return Some(parse_error(understood, after, fault.or(wrong)));
         }
@@ -166,6 +200,10 @@ mod tests {
             ("和三个人吃饭", Language::Zh, false),
             ("前往机场", Language::Zh, false),
             ("三次喝水", Language::Zh, true),
+            ("次健身", Language::Zh, true),
+            ("之间直线最短", Language::Zh, true),
+            ("1号楼开会", Language::Zh, false),
+            ("早饭后吃药", Language::Zh, false),
             ("浇花", Language::Zh, false),
             ("", Language::En, false),
         ] {
@@ -195,6 +233,33 @@ mod tests {
     }
 
     #[test]
+    fn second_times_are_detected() {
+        for (text, language, second, before) in [
+            ("buy milk tomorrow and call Ann", Language::En, false, true),
+            ("buy milk and on Friday call Ann", Language::En, true, false),
+            ("today to lock up", Language::En, true, false),
+            ("buy eggs, 2 cartons of milk and bread", Language::En, false, false),
+            ("fish and chips", Language::En, false, false),
+            ("买牛奶，周五给安打电话", Language::Zh, true, false),
+            ("买牛奶明天，给安打电话", Language::Zh, false, true),
+            ("整理周一和周二的报表", Language::Zh, false, true),
+            ("和小王开会", Language::Zh, false, false),
+        ] {
+            let found = (has_second_time(text, language, 0), has_time_before_joint(text, language));
+            assert_eq!(found, (second, before), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_time_ends_neither_in_a_word_nor_before_its_last_word() {
+        for (text, expected) in [("周一三五健身", "周一三五"), ("明天早起", "明天"), ("两点之间", "两点")]
+        {
+            assert_eq!(time_ends(text, Language::Zh).first(), Some(&expected.len()), "{text}");
+        }
+        assert!(!time_ends("明天早起", Language::Zh).contains(&"明天早".len()));
+    }
+
+    #[test]
     fn an_incomplete_time_is_explained() {
         for (text, language, understood, rest) in [
             ("in 10 minutes and in 20 minutes to stretch", Language::En, "in 10 minutes and in 20 minutes", ""),
@@ -209,7 +274,13 @@ mod tests {
             ),
             ("25:00 to rest", Language::En, "", "25:00 to rest"),
             ("call Ann at 25:00 tomorrow", Language::En, "tomorrow", "call Ann at 25:00"),
-            ("明天9点到10点开会", Language::Zh, "明天9点到10点", "开会"),
+            ("明天9点到10点开会", Language::Zh, "明天9点到10点", ""),
+            ("周一三五健身", Language::Zh, "周一三五", ""),
+            ("today to lock up", Language::En, "today", ""),
+            ("5 minutes before 3pm to leave", Language::En, "3pm", "5 minutes before"),
+            ("before friday to pay", Language::En, "friday", "before"),
+            ("on 12/24 at 6pm to go", Language::En, "at 6pm", "on 12/24"),
+            ("at 2026-11-29T23:00 to go", Language::En, "23:00", "at 2026-11-29T"),
             ("10分钟后和20分钟后", Language::Zh, "10分钟后和20分钟后", ""),
         ] {
             let wrong = explain_partial_time(text, language).unwrap_or_else(|| panic!("{text} is unclear"));

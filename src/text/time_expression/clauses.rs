@@ -166,7 +166,7 @@ impl Clauses {
             }
             (Some(_), _) => Err(TimeFault::Clash),
             (None, Some(often)) => self.often(often),
-            (None, None) if self.each == Some(Recurrence::Week) && *self == Self::each_week() => {
+            (None, None) if *self == (Self { each: Some(Recurrence::Week), ..Self::default() }) => {
                 Ok(TimeExpression::Every { seconds: WEEK, first: None })
             }
             (None, None) if repeats => self.cron(),
@@ -175,16 +175,14 @@ impl Clauses {
         }
     }
 
-    fn each_week() -> Self {
-        Self { each: Some(Recurrence::Week), ..Self::default() }
-    }
-
     /// Returns the one day that the clauses mean.
     fn day(&self, has_clock: bool) -> Result<DayReference, TimeFault> {
         let one = |set: u32| i8::try_from(set.trailing_zeros()).ok().filter(|_| set.count_ones() == 1);
         match (self.days, self.period) {
             (None, None) if has_clock => Ok(DayReference::Next),
             (None, _) => Err(TimeFault::WhichDay),
+            // The default hour may have passed.
+            (Some(DaySpec::Ahead(0)), None) if !has_clock => Err(TimeFault::WhichHour),
             (Some(DaySpec::Ahead(days)), None) => Ok(DayReference::Ahead(days)),
             (Some(DaySpec::NextWeekday(day)), None) => Ok(DayReference::NextWeekday(day)),
             (Some(DaySpec::On(date)), None) => Ok(DayReference::On(date)),

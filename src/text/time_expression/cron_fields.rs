@@ -57,23 +57,27 @@ fn bounds((first, last): (ClockTime, ClockTime), on_each_day: bool) -> Result<(u
 /// Returns the field for the values of a set below `end`: three or more consecutive values as a range, and all values as a
 /// star.
 pub(super) fn field(set: u64, end: u32) -> String {
-    let has = |value: u32| set & (1 << value) != 0;
-    if (0..end).all(has) {
+    let values: Vec<u32> = (0..end).filter(|value| set & (1 << value) != 0).collect();
+    if values.len() == usize::try_from(end).unwrap_or(usize::MAX) {
         return "*".to_owned();
     }
-    let mut parts = Vec::new();
-    let mut value = 0;
-    while value < end {
-        let run = (value..end).take_while(|value| has(*value)).count();
-        let run = u32::try_from(run).unwrap_or(0);
-        if run >= 3 {
-            parts.push(format!("{value}-{}", value + run - 1));
-        } else {
-            parts.extend((value..value + run).map(|value| value.to_string()));
+    ranges(&values, |value| value.to_string(), "-").join(",")
+}
+
+/// Joins three or more consecutive values to a range with `to` between its ends.
+pub fn ranges(values: &[u32], one: impl Fn(u32) -> String, to: &str) -> Vec<String> {
+    let mut words = Vec::new();
+    let mut rest = values;
+    while let [first, ..] = rest {
+        let run = rest.iter().zip(*first..).take_while(|(value, expected)| **value == *expected).count();
+        let (head, tail) = rest.split_at(if run >= 3 { run } else { 1 });
+        match head {
+            [first, .., last] => words.push(format!("{}{to}{}", one(*first), one(*last))),
+            _ => words.push(one(*first)),
         }
-        value += run.max(1);
+        rest = tail;
     }
-    parts.join(",")
+    words
 }
 
 #[cfg(test)]

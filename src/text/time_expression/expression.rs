@@ -12,20 +12,21 @@ pub(super) const WEEK: u64 = 7 * DAY;
 /// The longest wait and interval: 100 years, in seconds.
 pub const MAX_SECONDS: u64 = 36_525 * DAY;
 
-/// A parsed time expression.
+/// A time expression: parsed, or resolved against a clock as a [`DueTime`].
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum TimeExpression {
+pub enum TimeExpression<T = DayTime> {
     /// A wait in seconds.
     In(u64),
-    At(DayTime),
-    /// An interval in seconds, with an optional first time.
-    Every {
-        seconds: u64,
-        first: Option<DayTime>,
-    },
+    /// A time, which may be past.
+    At(T),
+    /// An interval in seconds, from `first` on if it is set.
+    Every { seconds: u64, first: Option<T> },
     /// Minute, hour, day of month, month, day of week.
     Cron(String),
 }
+
+/// A time expression resolved against a clock.
+pub type DueTime = TimeExpression<DateTime>;
 
 /// A clock time on a day.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,19 +61,6 @@ pub(super) enum DayReference {
     /// The day of the year, this number of years after the current one, by its month and day.
     OfYear(i32, i8, i8),
     On(Date),
-}
-
-/// A time expression resolved against a clock.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum DueTime {
-    /// A wait in seconds.
-    In(u64),
-    /// A moment, which may be past.
-    At(DateTime),
-    /// An interval in seconds, from `first` on if it is set.
-    Every { seconds: u64, first: Option<DateTime> },
-    /// Minute, hour, day of month, month, day of week.
-    Cron(String),
 }
 
 impl TimeExpression {

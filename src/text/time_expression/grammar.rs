@@ -2,11 +2,18 @@
 
 use jiff::civil::Date;
 
-use super::clauses::DaySpec;
+use super::clauses::{Clause, DaySpec};
 use super::clock::{ClockForm, ClockTime};
 use super::error::TimeFault;
 use super::expression::MAX_SECONDS;
-use super::token::TokenCursor;
+use super::token::{TokenCursor, TokenKind};
+
+/// Reads a day such as `tonight`.
+pub(super) fn day_ahead(c: &mut TokenCursor<'_>) -> Option<Vec<Clause>> {
+    let (ahead, part) =
+        c.take_as(|kind| if let TokenKind::Day(ahead, part) = kind { Some((ahead, part)) } else { None })?;
+    Some([Clause::Days(DaySpec::Ahead(ahead))].into_iter().chain(part.map(Clause::Part)).collect())
+}
 
 /// Reads a date such as `2026-12-24` or `2026/12/24`. `12/24` is refused, since day and month cannot be distinguished.
 pub(super) fn written_date(c: &mut TokenCursor<'_>) -> Option<DaySpec> {

@@ -73,13 +73,11 @@ fn quarters_of_an_hour(c: &mut TokenCursor<'_>) -> Option<u64> {
 }
 
 fn unit(c: &mut TokenCursor<'_>, is_one: bool) -> Option<u64> {
-    let seconds = match c.peek()? {
-        TokenKind::Unit { seconds, plural } if !(is_one && plural) => seconds,
-        TokenKind::Word("second") => 1,
-        _ => return None,
-    };
-    c.advance();
-    Some(seconds)
+    c.take_as(|kind| match kind {
+        TokenKind::Unit { seconds, plural } if !(is_one && plural) => Some(seconds),
+        TokenKind::Word("second") => Some(1),
+        _ => None,
+    })
 }
 
 /// Reads clauses that begin with "every", and "daily" and the like.
@@ -133,9 +131,7 @@ fn every(c: &mut TokenCursor<'_>) -> Option<Vec<Clause>> {
 
 /// Takes the unit with this number of seconds, in the singular.
 fn one_unit(c: &mut TokenCursor<'_>, seconds: u64) -> bool {
-    let is_next = c.peek() == Some(TokenKind::Unit { seconds, plural: false });
-    c.at += usize::from(is_next);
-    is_next
+    c.take_if(|kind| kind == TokenKind::Unit { seconds, plural: false })
 }
 
 fn every_other(c: &mut TokenCursor<'_>) -> Option<Vec<Clause>> {
@@ -167,9 +163,8 @@ fn days(c: &mut TokenCursor<'_>) -> Option<Vec<Clause>> {
 
 /// "tonight", "the day after tomorrow", "this evening", "next Friday".
 fn near_day(c: &mut TokenCursor<'_>) -> Option<Vec<Clause>> {
-    if let Some(TokenKind::Day(ahead, part)) = c.peek() {
-        c.advance();
-        return Some([Clause::Days(DaySpec::Ahead(ahead))].into_iter().chain(part.map(Clause::Part)).collect());
+    if let Some(found) = grammar::day_ahead(c) {
+        return Some(found);
     }
     if c.take_word("this") {
         if let Some(part) = c.take_part() {
@@ -185,8 +180,7 @@ fn near_day(c: &mut TokenCursor<'_>) -> Option<Vec<Clause>> {
         return c.take_weekday(false).map(|day| vec![Clause::Days(DaySpec::NextWeekday(day))]);
     }
     c.take_word("the");
-    let is_after = one_unit(c, DAY) && c.take_word("after") && c.peek() == Some(TokenKind::Day(1, None));
-    c.advance();
+    let is_after = one_unit(c, DAY) && c.take_word("after") && c.take_if(|kind| kind == TokenKind::Day(1, None));
     is_after.then(|| vec![Clause::Days(DaySpec::Ahead(2))])
 }
 
@@ -194,13 +188,12 @@ fn near_day(c: &mut TokenCursor<'_>) -> Option<Vec<Clause>> {
 fn period(c: &mut TokenCursor<'_>) -> Option<Vec<Clause>> {
     c.take_any(&["of", "in"]);
     let ahead = if c.take_word("next") { 1 } else { c.take_word("this").then_some(0)? };
-    let period = match c.peek()? {
-        TokenKind::Unit { seconds: WEEK, plural: false } => CalendarPeriod::Week(ahead),
-        TokenKind::Word("month") => CalendarPeriod::Month(ahead),
-        TokenKind::Word("year") => CalendarPeriod::Year(ahead),
-        _ => return None,
-    };
-    c.advance();
+    let period = c.take_as(|kind| match kind {
+        TokenKind::Unit { seconds: WEEK, plural: false } => Some(CalendarPeriod::Week(ahead)),
+        TokenKind::Word("month") => Some(CalendarPeriod::Month(ahead)),
+        TokenKind::Word("year") => Some(CalendarPeriod::Year(ahead)),
+        _ => None,
+    })?;
     Some(vec![Clause::Period(period)])
 }
 
@@ -261,8 +254,7 @@ fn date(c: &mut TokenCursor<'_>) -> Option<DaySpec> {
         c.take_word("of");
         Some(day)
     });
-    let Some(TokenKind::Month(month)) = c.peek() else { return None };
-    c.advance();
+    let month = c.take_as(|kind| if let TokenKind::Month(month) = kind { Some(month) } else { None })?;
     let day = match day_before {
         Some(day) => day,
         None => {
@@ -296,8 +288,9 @@ fn weekdays(c: &mut TokenCursor<'_>) -> Option<DaySpec> {
 
 /// Returns the days as a set, and whether they are plural.
 fn some_weekdays(c: &mut TokenCursor<'_>) -> Option<(u8, bool)> {
-    if let Some(TokenKind::Weekday { day, plural }) = c.peek() {
-        c.advance();
+    let first =
+        c.take_as(|kind| if let TokenKind::Weekday { day, plural } = kind { Some((day, plural)) } else { None });
+    if let Some((day, plural)) = first {
         let last = c.attempt(|c| {
             let is_range = c.take_word("to") || c.take_mark(&['-']);
             is_range.then(|| c.take_weekday(true))?
@@ -316,9 +309,10 @@ fn some_weekdays(c: &mut TokenCursor<'_>) -> Option<(u8, bool)> {
     if !c.take_word("working") && !one_unit(c, WEEK) {
         return None;
     }
-    let TokenKind::Unit { seconds: DAY, plural } = c.peek()? else { return None };
-    c.advance();
-    Some((MONDAY_TO_FRIDAY, plural))
+    c.take_as(|kind| match kind {
+        TokenKind::Unit { seconds: DAY, plural } => Some((MONDAY_TO_FRIDAY, plural)),
+        _ => None,
+    })
 }
 
 /// "at 9", "at 9am and 9pm", "between 9 and 17".
@@ -373,8 +367,7 @@ fn clock_beside(c: &mut TokenCursor<'_>, may_be_before: bool) -> Option<ClockTim
         (15, true)
     } else {
         let (minutes, digits) = c.take_number().filter(|(minutes, _)| (1..30).contains(minutes))?;
-        let is_said = matches!(c.peek(), Some(TokenKind::Unit { seconds: MINUTE, .. }));
-        c.at += usize::from(is_said);
+        let is_said = c.take_if(|kind| matches!(kind, TokenKind::Unit { seconds: MINUTE, .. }));
         // "10 to 9" and "nine to five" may be ranges.
         (minutes, is_said || digits == 0 && minutes.is_multiple_of(5))
     };

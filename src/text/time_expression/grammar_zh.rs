@@ -60,15 +60,13 @@ fn length_part(c: &mut TokenCursor<'_>, is_every: bool) -> Option<(u64, u64)> {
 }
 
 fn unit(c: &mut TokenCursor<'_>) -> Option<u64> {
-    let seconds = match c.peek()? {
-        TokenKind::Unit { seconds, .. } => seconds,
-        TokenKind::Word("分") => MINUTE,
-        TokenKind::Word("天" | "日") => DAY,
-        TokenKind::Word("周") => WEEK,
-        _ => return None,
-    };
-    c.advance();
-    Some(seconds)
+    c.take_as(|kind| match kind {
+        TokenKind::Unit { seconds, .. } => Some(seconds),
+        TokenKind::Word("分") => Some(MINUTE),
+        TokenKind::Word("天" | "日") => Some(DAY),
+        TokenKind::Word("周") => Some(WEEK),
+        _ => None,
+    })
 }
 
 /// Reads clauses that begin with 每 or 隔. “每2小时一次” means the same as “每2小时”.
@@ -132,9 +130,8 @@ fn every_other(c: &mut TokenCursor<'_>) -> Option<Vec<Clause>> {
 /// Reads one day or several.
 fn days(c: &mut TokenCursor<'_>) -> Option<Vec<Clause>> {
     c.take_word("在");
-    if let Some(TokenKind::Day(ahead, part)) = c.peek() {
-        c.advance();
-        return Some([Clause::Days(DaySpec::Ahead(ahead))].into_iter().chain(part.map(Clause::Part)).collect());
+    if let Some(found) = grammar::day_ahead(c) {
+        return Some(found);
     }
     if let Some(ahead) = c.take_meaning(&[("今年", 0), ("明年", 1), ("后年", 2)]) {
         return Some(vec![Clause::Period(CalendarPeriod::Year(ahead))]);
@@ -247,14 +244,13 @@ fn some_weekdays(c: &mut TokenCursor<'_>) -> Option<(u8, bool)> {
 
 /// Reads the day of the week of a numeral alone. 日 counts only if it can mean nothing else.
 fn numeral(c: &mut TokenCursor<'_>, may_be_sunday: bool) -> Option<Weekday> {
-    let day = match c.peek()? {
+    let day = c.take_as(|kind| match kind {
         TokenKind::Number { value: value @ 1..=6, digits: 0 } => {
-            Weekday::from_monday_one_offset(i8::try_from(value).ok()?).ok()?
+            Weekday::from_monday_one_offset(i8::try_from(value).ok()?).ok()
         }
-        TokenKind::Word("日") if may_be_sunday => Weekday::Sunday,
-        _ => return None,
-    };
-    c.advance();
+        TokenKind::Word("日") if may_be_sunday => Some(Weekday::Sunday),
+        _ => None,
+    })?;
     (!is_counted(c)).then_some(day)
 }
 

@@ -47,14 +47,19 @@ const WORDS: &[(&[&str], TokenKind)] = &[
     (&["这", "本"], TokenKind::Word("这")),
     (&["除", "除了", "除去"], TokenKind::Word("除")),
     (&["开始", "起"], TokenKind::Word("开始")),
-    (&["前", "之前", "以前", "前后", "左右", "以内", "之内", "内", "多"], TokenKind::Word("前")),
+    (&["前", "之前", "以前", "前后", "之间", "左右", "以内", "之内", "内", "多"], TokenKind::Word("前")),
 ];
 
 /// Keywords with one spelling.
 const PLAIN: &str = "天 日 号 月 年 分 半 刻 刻钟 整 差 隔 个 的 从 最后 第 下 次 今年 明年 后年 周末 工作日 正午 午夜";
 
 /// Words that contain a keyword but are not about time.
-const OTHERS: &str = "小时候 时候 时间 时代 到底 分别 在线 年轻 天气 月亮 前往 前去 前台 内容 多少 起床 起来 起飞 次数";
+const OTHERS: &str = "小时候 时候 时间 时代 到底 分别 在线 年轻 天气 月亮 前往 前去 前台 内容 多少 起床 起来 起飞 次数 号楼 号线 号门 号店 号机 号院 \
+    号桌 号厅 号馆 号房 号码 早一点 晚一点 早点 早些 早起 早睡 早饭 早餐 早茶 早晚 早会 早班 早操 早读 早市 早教 早退 早日 早安 晚点 晚些 晚起 晚睡 晚饭 晚餐 晚会 晚班 晚宴 \
+    晚安 晚自习 晚归 晚年 晚辈";
+
+/// Words that are a part of the day only after a day or before a number: 周五晚, 早8点. Elsewhere, they begin other words.
+const SHORT_PARTS: &[char] = &['早', '晚'];
 
 const WEEKDAYS: &[(char, Weekday)] = &[
     ('一', Weekday::Monday),
@@ -82,6 +87,9 @@ pub(super) fn tokens(text: &str) -> Vec<TimeToken> {
             Some(day) => (TokenKind::Weekday { day, plural: false }, first.len_utf8()),
             None => number(rest).or_else(|| word(rest)).unwrap_or_else(|| (mark(first), first.len_utf8())),
         };
+        let is_short = SHORT_PARTS.contains(&first) && length == first.len_utf8();
+        let is_number_next = || number(rest[length..].trim_start()).is_some();
+        let kind = if is_short && !is_day(tokens.last()) && !is_number_next() { TokenKind::Unknown } else { kind };
         let (start, end) = (at, at + length);
         at = end;
         match tokens.last_mut() {
@@ -91,6 +99,18 @@ pub(super) fn tokens(text: &str) -> Vec<TimeToken> {
         }
     }
     tokens
+}
+
+/// Returns true if the token ends the name of a day: 周五, 明天, 24号, 每.
+fn is_day(token: Option<&TimeToken>) -> bool {
+    matches!(
+        token.map(|token| token.kind),
+        Some(
+            TokenKind::Weekday { .. }
+                | TokenKind::Day(..)
+                | TokenKind::Word("每" | "天" | "日" | "号" | "周末" | "工作日" | "的")
+        )
+    )
 }
 
 /// Returns the day of the week that a numeral means.
@@ -201,5 +221,25 @@ mod tests {
         assert_eq!(found("周三十点"), [wednesday, TokenKind::Number { value: 10, digits: 0 }, TokenKind::Word("点")]);
         assert_eq!(found("每 周末")[1], TokenKind::Word("周末"));
         assert_eq!(tokens(&"天".repeat(1_000)).len(), MAX_TOKENS);
+    }
+
+    #[test]
+    fn short_parts_of_the_day_need_a_day_or_a_number() {
+        for (text, expected) in [
+            ("早8点", true),
+            ("晚 十点", true),
+            ("周五晚", true),
+            ("12月24日晚聚餐", true),
+            ("每早", true),
+            ("早", false),
+            ("晚", false),
+            ("早点睡", false),
+            ("明天早起", false),
+            ("晚上", true),
+            ("每晚饭后", false),
+        ] {
+            let has_part = tokens(text).iter().any(|token| matches!(token.kind, TokenKind::Part(_)));
+            assert_eq!(has_part, expected, "{text}");
+        }
     }
 }

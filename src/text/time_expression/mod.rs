@@ -24,7 +24,11 @@ mod property_tests;
 #[cfg(test)]
 mod tables_tests;
 
-pub use boundary::{ends_with_time, explain_partial_time, starts_with_period, starts_with_time};
+pub use boundary::{
+    ends_with_time, explain_partial_time, has_second_time, has_time_before_joint, starts_with_period, starts_with_time,
+    time_ends,
+};
+pub use cron_fields::ranges;
 pub use error::{TimeFault, TimeParseError};
 pub use expression::{DayTime, DueTime, MAX_SECONDS, TimeExpression, instant_at, is_skipped};
 pub use parse::{MAX_LENGTH, parse, parse_duration};

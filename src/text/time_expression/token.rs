@@ -70,10 +70,6 @@ impl<'t> TokenCursor<'t> {
         self.tokens.get(self.at + count).map(|token| token.kind)
     }
 
-    pub fn advance(&mut self) {
-        self.at += 1;
-    }
-
     /// Returns the end of the last taken token in the text.
     pub fn end(&self) -> usize {
         self.at.checked_sub(1).and_then(|last| self.tokens.get(last)).map_or(0, |token| token.end)
@@ -88,13 +84,21 @@ impl<'t> TokenCursor<'t> {
         self.take_any(&[word])
     }
 
+    /// Takes the next token if `is_wanted`; returns whether it did.
+    pub fn take_if(&mut self, is_wanted: impl FnOnce(TokenKind) -> bool) -> bool {
+        self.take_as(|kind| is_wanted(kind).then_some(())).is_some()
+    }
+
+    /// Takes the next token if `read` returns something.
+    pub fn take_as<T>(&mut self, read: impl FnOnce(TokenKind) -> Option<T>) -> Option<T> {
+        let found = read(self.peek()?)?;
+        self.at += 1;
+        Some(found)
+    }
+
     /// Takes the next token if it is one of these keywords.
     pub fn take_any(&mut self, words: &[&str]) -> bool {
-        let found = matches!(self.peek(), Some(TokenKind::Word(next)) if words.contains(&next));
-        if found {
-            self.advance();
-        }
-        found
+        self.take_if(|kind| matches!(kind, TokenKind::Word(next) if words.contains(&next)))
     }
 
     /// Takes the next token if it is one of these keywords, and returns its meaning.
@@ -103,20 +107,15 @@ impl<'t> TokenCursor<'t> {
     }
 
     pub fn take_part(&mut self) -> Option<DayPart> {
-        let Some(TokenKind::Part(part)) = self.peek() else { return None };
-        self.advance();
-        Some(part)
+        self.take_as(|kind| if let TokenKind::Part(part) = kind { Some(part) } else { None })
     }
 
     /// Takes a day of the week; a plural only if `may_be_plural`.
     pub fn take_weekday(&mut self, may_be_plural: bool) -> Option<Weekday> {
-        match self.peek()? {
-            TokenKind::Weekday { day, plural } if may_be_plural || !plural => {
-                self.advance();
-                Some(day)
-            }
+        self.take_as(|kind| match kind {
+            TokenKind::Weekday { day, plural } if may_be_plural || !plural => Some(day),
             _ => None,
-        }
+        })
     }
 
     /// Takes these keywords in order, or none of them.
@@ -125,11 +124,7 @@ impl<'t> TokenCursor<'t> {
     }
 
     pub fn take_mark(&mut self, marks: &[char]) -> bool {
-        let found = matches!(self.peek(), Some(TokenKind::Mark(next)) if marks.contains(&next));
-        if found {
-            self.advance();
-        }
-        found
+        self.take_if(|kind| matches!(kind, TokenKind::Mark(next) if marks.contains(&next)))
     }
 
     /// Takes a mark with no space around it.
@@ -139,9 +134,7 @@ impl<'t> TokenCursor<'t> {
 
     /// Takes a number; returns its value and its number of digits.
     pub fn take_number(&mut self) -> Option<(u64, usize)> {
-        let Some(TokenKind::Number { value, digits }) = self.peek() else { return None };
-        self.advance();
-        Some((value, digits))
+        self.take_as(|kind| if let TokenKind::Number { value, digits } = kind { Some((value, digits)) } else { None })
     }
 
     /// Takes a number within `values`.

@@ -32,7 +32,7 @@ const STOP_STEP: usize = 256;
 /// A pattern of code in one language, such as `foo($A, $$$REST)`.
 pub(super) struct CodePattern {
     pattern: Pattern,
-    language: CodeLanguage,
+    pub language: CodeLanguage,
     variables: PatternVariables,
     /// A literal text that each match contains.
     fixed: String,
@@ -55,12 +55,6 @@ pattern!(
 );
 
 impl PatternVariables {
-    fn of(node: &PatternNode) -> Self {
-        let mut variables = Self::default();
-        variables.add(node);
-        variables
-    }
-
     fn add(&mut self, node: &PatternNode) {
         match node {
             PatternNode::MetaVar { meta_var: MetaVariable::Capture(name, _) } => {
@@ -150,7 +144,8 @@ impl CodePattern {
                 "it is not a whole expression, statement or declaration; $A stands for one node, $$$A for several",
             ));
         }
-        let variables = PatternVariables::of(&parsed.node);
+        let mut variables = PatternVariables::default();
+        variables.add(&parsed.node);
         if variables.multiple_count > MAX_MULTIPLE {
             return Err(fault(&format!(
                 "it has {} times $$$, more than the limit of {MAX_MULTIPLE}",
@@ -159,10 +154,6 @@ impl CodePattern {
         }
         let fixed = parsed.fixed_string().into_owned();
         Ok(Self { pattern: parsed, language, variables, fixed })
-    }
-
-    pub(super) fn language(&self) -> CodeLanguage {
-        self.language
     }
 
     /// Parses the text that replaces each match. Its line ends become LF, as in the searched texts.

@@ -1,7 +1,6 @@
 //! The tool `ast_grep_replace`, which replaces code by a pattern in all files below a folder. It changes all files or none.
 
 use std::borrow::Cow;
-use std::path::PathBuf;
 use std::time::Duration;
 
 use ast_grep_core::replacer::TemplateFix;
@@ -11,13 +10,14 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::ast_grep::{CodePattern, MAX_MATCHES, MatchEdits, apply};
-use super::parser::{MAX_SOURCE, ParseFailure, SourceParser};
-use super::scan::{ScanResult, SkipReason, SourceScope};
+use super::parser::{MAX_SOURCE, ParseFailure, SkipReason, SourceParser};
+use super::scan::{ScanResult, ScannedFile, SourceScope};
 use crate::guard::{FileContent, Jail, JailWriter, StopSignal, WalkStop};
+use crate::text::plural;
 use crate::tools::encoding::TextEncoding;
 use crate::tools::files::{
-    DiffLimits, FileDiff, ForeignFiles, PatchPlan, PlannedFile, ReadContext, ReadScope, TextFile, WriteScope,
-    files_word, render_diffs, run_on_jail, search_limit, skip_note, write_plan,
+    DIFFS_OF_MANY_FILES, FileDiff, PatchPlan, PlannedFile, ReadContext, ReadScope, TextFile, WriteScope, files_word,
+    render_diffs, run_on_jail, search_limit, skip_note, write_plan,
 };
 use crate::tools::{OutputLimit, ReplayPolicy, Tool, ToolContext, ToolDefinition, ToolOutcome, ToolResult};
 
@@ -50,7 +50,7 @@ impl AstGrepReplace {
     pub fn new(files: WriteScope, scope: ReadScope, timeout: Duration) -> Self {
         let (name, description) = ("ast_grep_replace", "Replace code by its syntax.");
         let definition = ToolDefinition {
-            output_limit: OutputLimit { chars: 16_000, lines: DiffLimits::FILES.lines + 20 },
+            output_limit: OutputLimit { chars: 16_000, lines: DIFFS_OF_MANY_FILES.lines + 20 },
             // Text from a file or page must not determine which files are changed.
             literal_arguments: &["path", "dry_run"],
             ..ToolDefinition::changing::<AstGrepReplaceArgs>(name, description, ReplayPolicy::Once)
@@ -80,11 +80,12 @@ impl Tool for AstGrepReplace {
     }
 
     fn is_restricted(&self, arguments: &Value, context: &ToolContext) -> bool {
-        !is_dry(arguments) && self.files.is_path_restricted(arguments, context)
+        let path = arguments["path"].as_str();
+        !is_dry(arguments) && (path.is_none() || self.files.is_restricted(path, context))
     }
 
     async fn call(&self, arguments: Value, context: &ToolContext) -> ToolOutcome {
-        let bounds = ReadContext::new(self.limit, context.cancel.clone(), ForeignFiles::of(context));
+        let bounds = ReadContext::new(self.limit, context);
         let jail = if is_dry(&arguments) { self.scope.for_turn(context) } else { self.files.for_turn(context) };
         run_on_jail(jail, arguments, move |jail, args: AstGrepReplaceArgs| replace(jail, &args, &bounds)).await
     }
@@ -92,10 +93,6 @@ impl Tool for AstGrepReplace {
 
 /// The content of a file before and after the change.
 struct ChangedFile {
-    path: Option<PathBuf>,
-    shown: String,
-    /// The path to pass to the jail.
-    real: PathBuf,
     encoding: TextEncoding,
     old: Vec<u8>,
     new: Vec<u8>,
@@ -104,10 +101,10 @@ struct ChangedFile {
     nested: usize,
 }
 
-impl ChangedFile {
+impl ScannedFile<ChangedFile> {
     fn change(&self) -> FileDiff<'_> {
-        let text = |bytes| -> Cow<'_, str> { self.encoding.decode_lossy(bytes) };
-        FileDiff { shown: Some(&self.shown), old: text(&self.old), new: text(&self.new) }
+        let text = |bytes| -> Cow<'_, str> { self.value.encoding.decode_lossy(bytes) };
+        FileDiff { shown: Some(self.shown.as_str().into()), old: text(&self.value.old), new: text(&self.value.new) }
     }
 }
 
@@ -117,31 +114,36 @@ struct Rewrite {
     fix: TemplateFix,
 }
 
-/// A file after the change.
-struct RewrittenFile {
-    encoding: TextEncoding,
-    /// An error if the file's encoding lacks a character of the new text.
-    new: Result<Vec<u8>, String>,
-    places: usize,
-    nested: usize,
+/// The reason why a file was not rewritten.
+enum RewriteFailure {
+    Skipped(SkipReason),
+    /// The file's encoding lacks a character of the new text. The text is for the model.
+    Unencodable(String),
+}
+
+impl From<ParseFailure> for RewriteFailure {
+    fn from(failure: ParseFailure) -> Self {
+        Self::Skipped(failure.into())
+    }
 }
 
 impl Rewrite {
-    /// Returns a file after the change; `None` if nothing changes.
+    /// Returns a file with its change; `None` if nothing changes.
     fn apply(
         &self,
         parser: &mut SourceParser,
-        opened: &FileContent,
+        opened: FileContent,
         stop: &StopSignal,
-    ) -> Result<Option<RewrittenFile>, SkipReason> {
-        let file = TextFile::decode(opened).map_err(|_| match TextEncoding::detect(&opened.bytes, true) {
+    ) -> Result<Option<ChangedFile>, RewriteFailure> {
+        let file = TextFile::decode(&opened).map_err(|_| match TextEncoding::detect(&opened.bytes, true) {
             Some(_) => SkipReason::InvalidBytes,
             None => SkipReason::Binary,
-        })?;
+        });
+        let file = file.map_err(RewriteFailure::Skipped)?;
         let MatchEdits { edits, nested } = self.pattern.edits(parser, &file.text, &self.fix, stop)?;
         if edits.len() > MAX_MATCHES {
             stop.stop(WalkStop::Enough);
-            return Err(SkipReason::Stopped);
+            return Err(RewriteFailure::Skipped(SkipReason::Stopped));
         }
         let changed = apply(&file.text, &edits);
         if changed == file.text {
@@ -152,13 +154,14 @@ impl Rewrite {
             0 => 0,
             _ => match self.pattern.find(parser, &changed, stop) {
                 Ok(left) => nested.min(left.len()),
-                Err(ParseFailure::Stopped) => return Err(SkipReason::Stopped),
+                Err(ParseFailure::Stopped) => return Err(RewriteFailure::Skipped(SkipReason::Stopped)),
                 // The new text can be slow to search, and the change is still the right one.
                 Err(ParseFailure::TooSlow | ParseFailure::TooDeep) => nested,
             },
         };
-        let (encoding, new) = (file.encoding, file.encode(&changed));
-        Ok(Some(RewrittenFile { encoding, new, places: edits.len(), nested }))
+        let new = file.encode(&changed).map_err(RewriteFailure::Unencodable)?;
+        let encoding = file.encoding;
+        Ok(Some(ChangedFile { encoding, old: opened.bytes, new, places: edits.len(), nested }))
     }
 }
 
@@ -168,7 +171,7 @@ fn replace(jail: &Jail, args: &AstGrepReplaceArgs, context: &ReadContext) -> Res
     let pattern = CodePattern::new(&args.pattern, &args.lang)?;
     let rewrite = Rewrite { fix: pattern.rewrite(&args.rewrite)?, pattern };
     let scan = find_changes(jail, args.path.as_deref().unwrap_or("."), &rewrite, stop)?;
-    let (places, files) = (scan.items.iter().map(|file| file.places).sum::<usize>(), scan.items.len());
+    let (places, files) = (scan.items.iter().map(|file| file.value.places).sum::<usize>(), scan.items.len());
     if stop.reason() == Some(WalkStop::Enough) {
         return Err(format!(
             "more than {MAX_FILES} files, {MAX_MATCHES} places of a file, or {} MB would change; nothing was changed. Name a \
@@ -189,14 +192,10 @@ fn replace(jail: &Jail, args: &AstGrepReplaceArgs, context: &ReadContext) -> Res
         lines.push("No match; nothing was changed.".to_owned());
     } else {
         let verb = if is_dry { "Would change" } else { "Changed" };
-        lines.push(format!(
-            "{verb} {places} {} in {files} {}",
-            if places == 1 { "place" } else { "places" },
-            files_word(files)
-        ));
-        lines.extend(render_diffs(scan.items.iter().map(ChangedFile::change), DiffLimits::FILES));
+        lines.push(format!("{verb} {} in {}", plural(places, "place"), plural(files, "file")));
+        lines.extend(render_diffs(scan.items.iter().map(ScannedFile::change), DIFFS_OF_MANY_FILES));
     }
-    let nested: usize = scan.items.iter().map(|file| file.nested).sum();
+    let nested: usize = scan.items.iter().map(|file| file.value.nested).sum();
     if nested > 0 {
         let matches = if nested == 1 { "match" } else { "matches" };
         lines.push(format!(
@@ -204,7 +203,7 @@ fn replace(jail: &Jail, args: &AstGrepReplaceArgs, context: &ReadContext) -> Res
         ));
     }
     lines.extend(context.stop_note());
-    lines.push(format!("[searched {read} {} {}{skipped}]", rewrite.pattern.language().name(), files_word(read)));
+    lines.push(format!("[searched {read} {} {}{skipped}]", rewrite.pattern.language.name(), files_word(read)));
     if is_dry && !scan.items.is_empty() {
         lines.push("[nothing was changed yet: repeat it with dry_run=false]".to_owned());
     }
@@ -222,56 +221,56 @@ fn find_changes(
 ) -> Result<ScanResult<ChangedFile>, String> {
     let count = parking_lot::Mutex::new((0, 0));
     let fault = parking_lot::Mutex::new(None);
-    let wants = |of, path: &std::path::Path| rewrite.pattern.language().searches(of, path);
-    let mut scan = SourceScope::open(jail, path, stop)?.scan(stop, &wants, &|parser, file| {
+    let wants = |of, path: &std::path::Path| rewrite.pattern.language.searches(of, path);
+    let scan = SourceScope::open(jail, path, stop)?.scan(stop, &wants, &|parser, file| {
         let opened = FileContent { bytes: file.read()?, shown: file.shown.clone() };
-        let Some(rewritten) = rewrite.apply(parser, &opened, stop)? else { return Ok(None) };
-        let RewrittenFile { encoding, new, places, nested } = rewritten;
-        let new = match new {
-            Ok(new) => new,
-            Err(error) => {
+        let changed = match rewrite.apply(parser, opened, stop) {
+            Ok(Some(changed)) => changed,
+            Ok(None) => return Ok(None),
+            Err(RewriteFailure::Skipped(reason)) => return Err(reason),
+            Err(RewriteFailure::Unencodable(error)) => {
                 *fault.lock() = Some(error);
                 stop.stop(WalkStop::Enough);
                 return Ok(None);
             }
         };
         let mut sum = count.lock();
-        *sum = (sum.0 + 1, sum.1 + opened.bytes.len() + new.len());
+        *sum = (sum.0 + 1, sum.1 + changed.old.len() + changed.new.len());
         if sum.0 > MAX_FILES || sum.1 > MAX_BYTES {
             stop.stop(WalkStop::Enough);
             return Ok(None);
         }
-        let (path, shown, real) = (file.path.clone(), file.shown.clone(), file.real.clone());
-        Ok(Some(ChangedFile { path, shown, real, encoding, old: opened.bytes, new, places, nested }))
+        Ok(Some(changed))
     })?;
-    if let Some(error) = fault.into_inner() {
-        return Err(error);
+    match fault.into_inner() {
+        Some(error) => Err(error),
+        None => Ok(scan),
     }
-    scan.items.sort_unstable_by(|one, other| one.shown.cmp(&other.shown));
-    Ok(scan)
 }
 
 /// Writes the files, all or none, unless one has changed since it was read.
-fn write(files: &[ChangedFile], rewrite: &Rewrite, writer: &JailWriter<'_>, stop: &StopSignal) -> Result<(), String> {
+fn write(
+    files: &[ScannedFile<ChangedFile>],
+    rewrite: &Rewrite,
+    writer: &JailWriter<'_>,
+    stop: &StopSignal,
+) -> Result<(), String> {
     let mut plan = PatchPlan::default();
     let mut parser = SourceParser::new();
     for file in files {
         let shown = &file.shown;
         let path = file.real.to_str().ok_or_else(|| format!("{shown}: its name is not UTF-8; nothing was changed"))?;
         let opened = writer.read(path).map_err(|error| format!("{error}; nothing was changed"))?;
-        let new = if opened.bytes == file.old {
-            file.new.clone()
-        } else if opened.bytes.len() as u64 > MAX_SOURCE {
-            return Err(format!("{shown}: was changed meanwhile; nothing was changed here. Try again"));
+        let (old, new) = if opened.bytes == file.value.old {
+            (opened.bytes, file.value.new.clone())
+        } else if opened.bytes.len() as u64 <= MAX_SOURCE
+            && let Ok(Some(changed)) = rewrite.apply(&mut parser, opened, stop)
+        {
+            (changed.old, changed.new)
         } else {
-            match rewrite.apply(&mut parser, &opened, stop) {
-                Ok(Some(RewrittenFile { new: Ok(new), .. })) => new,
-                Ok(_) | Err(_) => {
-                    return Err(format!("{shown}: was changed meanwhile; nothing was changed here. Try again"));
-                }
-            }
+            return Err(format!("{shown}: was changed meanwhile; nothing was changed here. Try again"));
         };
-        plan.files.insert(path.to_owned(), PlannedFile { old: Some(opened.bytes), new: Some(new), mode: None });
+        plan.files.insert(path.to_owned(), PlannedFile { old: Some(old), new: Some(new), mode: None });
     }
     write_plan(&plan, writer, &|_| Err("nothing is to be removed".to_owned()))
 }

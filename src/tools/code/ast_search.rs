@@ -1,6 +1,6 @@
 //! The tool `ast_grep_search`.
 
-use std::path::PathBuf;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -9,10 +9,10 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::ast_grep::CodePattern;
-use super::scan::{SourceScope, source_text};
+use super::scan::{SourceScope, line_starts, source_text};
 use crate::guard::{Jail, WalkStop};
 use crate::text::truncate;
-use crate::tools::files::{ReadContext, ReadScope, ReadTool, files_word, skip_note};
+use crate::tools::files::{ReadContext, ReadScope, ReadTool, ShownFiles, files_word, skip_note};
 use crate::tools::{OutputLimit, Tool, ToolDefinition, ToolResult};
 
 /// The maximum number of matches that are shown.
@@ -35,16 +35,13 @@ pub fn ast_grep_search(scope: ReadScope, timeout: Duration) -> Arc<dyn Tool> {
         output_limit: OutputLimit { chars: 16_000, lines: MAX_SHOWN * (MATCH_LINES + 1) + 10 },
         ..ToolDefinition::reading::<AstGrepSearchArgs>("ast_grep_search", "Search code by its syntax.")
     };
-    let search = |jail: &Jail, args: AstGrepSearchArgs, context: &ReadContext| search(jail, &args, context);
-    Arc::new(ReadTool::new(definition, scope, timeout, search).showing_content())
+    Arc::new(ReadTool::new(definition, scope, timeout, ShownFiles::Below, search))
 }
 
-/// A file with matches.
-struct FoundFile {
-    path: Option<PathBuf>,
-    shown: String,
+/// The matches in a file.
+struct FileMatches {
     /// The lines of each match.
-    matches: Vec<Vec<String>>,
+    lines: Vec<Vec<String>>,
     /// The number of further matches, which are not shown.
     more: usize,
 }
@@ -54,7 +51,7 @@ fn search(jail: &Jail, args: &AstGrepSearchArgs, context: &ReadContext) -> Resul
     let pattern = CodePattern::new(&args.pattern, &args.lang)?;
     let total = AtomicUsize::new(0);
     let scope = SourceScope::open(jail, args.path.as_deref().unwrap_or("."), stop)?;
-    let mut scan = scope.scan(stop, &|of, path| pattern.language().searches(of, path), &|parser, file| {
+    let scan = scope.scan(stop, &|of, path| pattern.language.searches(of, path), &|parser, file| {
         let source = file.read()?;
         let text = source_text(&source)?;
         let places = pattern.find(parser, &text, stop)?;
@@ -64,18 +61,17 @@ fn search(jail: &Jail, args: &AstGrepSearchArgs, context: &ReadContext) -> Resul
         if total.fetch_add(places.len(), Ordering::Relaxed) > 10 * MAX_SHOWN {
             stop.stop(WalkStop::Enough);
         }
-        let mut lines = LineCounter::new(&text);
-        let matches =
-            places.iter().take(MAX_SHOWN).map(|place| lines.show(&file.shown, place.start, place.end)).collect();
-        let more = places.len().saturating_sub(MAX_SHOWN);
-        Ok(Some(FoundFile { path: file.path.clone(), shown: file.shown.clone(), matches, more }))
+        let starts = line_starts(text.as_bytes());
+        let shown = places.iter().take(MAX_SHOWN);
+        let lines = shown.map(|place| match_lines(&file.shown, &text, &starts, place)).collect();
+        Ok(Some(FileMatches { lines, more: places.len().saturating_sub(MAX_SHOWN) }))
     })?;
-    scan.items.sort_unstable_by(|one, other| one.shown.cmp(&other.shown));
-    let found: usize = scan.items.iter().map(|file| file.matches.len() + file.more).sum();
+    let found: usize = scan.items.iter().map(|file| file.value.lines.len() + file.value.more).sum();
     let (mut lines, mut shown) = (Vec::new(), 0);
     let mut result = ToolResult::ok(String::new());
     for file in &scan.items {
-        let of_file = &file.matches[..file.matches.len().min(MAX_SHOWN - shown)];
+        let matches = &file.value.lines;
+        let of_file = &matches[..matches.len().min(MAX_SHOWN - shown)];
         if of_file.is_empty() {
             break;
         }
@@ -92,56 +88,41 @@ fn search(jail: &Jail, args: &AstGrepSearchArgs, context: &ReadContext) -> Resul
         lines.push(format!("[the first {shown} matches; there are {more} others: narrow the search]"));
     }
     lines.extend(context.stop_note());
-    let language = pattern.language().name();
+    let language = pattern.language.name();
     let read = scan.read;
     lines.push(format!("[searched {read} {language} {}{}]", files_word(read), skip_note(&scan.skipped)));
     result.content = lines.join("\n");
     Ok(result)
 }
 
-/// Finds the line numbers of ascending positions.
-struct LineCounter<'a> {
-    text: &'a str,
-    at: usize,
-    line: usize,
-}
-
-impl<'a> LineCounter<'a> {
-    fn new(text: &'a str) -> Self {
-        Self { text, at: 0, line: 1 }
-    }
-
-    /// Returns the lines of a match with their line numbers.
-    fn show(&mut self, file: &str, start: usize, end: usize) -> Vec<String> {
-        let between = self.text.get(self.at..start).unwrap_or_default();
-        self.line += between.bytes().filter(|byte| *byte == b'\n').count();
-        self.at = start.max(self.at);
-        let from = self.text.get(..start).and_then(|before| before.rfind('\n')).map_or(0, |at| at + 1);
-        // The last line is shown to its end.
-        let rest = self.text.get(end..).unwrap_or_default();
-        let to = end + rest.find('\n').unwrap_or(rest.len());
-        let whole = self.text.get(from..to).unwrap_or_default();
-        let column = start - from;
-        let show = |(number, line): (usize, &str)| {
-            // The last line has no line break, which would include the CR.
-            let line = line.trim_end_matches('\r');
-            // Of a long line, the part around the match is shown.
-            let cut = if number == 0 && column > LINE_CHARS / 2 && line.len() > LINE_CHARS {
-                format!("…{}", line.get(line.floor_char_boundary(column)..).unwrap_or_default())
-            } else {
-                line.to_owned()
-            };
-            let clean: String =
-                cut.chars().map(|char| if char.is_control() && char != '\t' { '\u{fffd}' } else { char }).collect();
-            format!("{file}:{}: {}", self.line + number, truncate(&clean, LINE_CHARS))
+/// Returns the lines of the match at `place` with their line numbers. `starts` are the byte offsets of the lines of `text`.
+fn match_lines(file: &str, text: &str, starts: &[usize], place: &Range<usize>) -> Vec<String> {
+    let first = starts.partition_point(|at| *at <= place.start);
+    let from = starts.get(first - 1).copied().unwrap_or_default();
+    // The last line is shown to its end.
+    let rest = text.get(place.end..).unwrap_or_default();
+    let to = place.end + rest.find('\n').unwrap_or(rest.len());
+    let whole = text.get(from..to).unwrap_or_default();
+    let column = place.start - from;
+    let show = |(number, line): (usize, &str)| {
+        // The last line has no line break, which would include the CR.
+        let line = line.trim_end_matches('\r');
+        // Of a long line, the part around the match is shown.
+        let cut = if number == 0 && column > LINE_CHARS / 2 && line.len() > LINE_CHARS {
+            format!("…{}", line.get(line.floor_char_boundary(column)..).unwrap_or_default())
+        } else {
+            line.to_owned()
         };
-        let mut lines: Vec<_> = whole.lines().take(MATCH_LINES).enumerate().map(show).collect();
-        let more = whole.lines().count().saturating_sub(MATCH_LINES);
-        if more > 0 {
-            lines.push(format!("[{more} more lines of this match]"));
-        }
-        lines
+        let clean: String =
+            cut.chars().map(|char| if char.is_control() && char != '\t' { '\u{fffd}' } else { char }).collect();
+        format!("{file}:{}: {}", first + number, truncate(&clean, LINE_CHARS))
+    };
+    let mut lines: Vec<_> = whole.lines().take(MATCH_LINES).enumerate().map(show).collect();
+    let more = whole.lines().count().saturating_sub(MATCH_LINES);
+    if more > 0 {
+        lines.push(format!("[{more} more lines of this match]"));
     }
+    lines
 }
 
 #[cfg(test)]
@@ -152,15 +133,14 @@ mod tests {
     fn a_match_is_shown_with_its_lines() {
         let text =
             format!("a\n  f(1,\n    2) // x\nb\n{}g(3){}\n1\n2\n3\n4\n5\n6\n7", "x".repeat(300), "y".repeat(300));
-        let mut lines = LineCounter::new(&text);
-        assert_eq!(lines.show("p", 4, 14), ["p:2:   f(1,", "p:3:     2) // x"]);
-        let long = lines.show("p", text.find("g(3)").unwrap(), text.find("g(3)").unwrap() + 4);
+        let show = |text: &str, start, end| match_lines("p", text, &line_starts(text.as_bytes()), &(start..end));
+        assert_eq!(show(&text, 4, 14), ["p:2:   f(1,", "p:3:     2) // x"]);
+        let long = show(&text, text.find("g(3)").unwrap(), text.find("g(3)").unwrap() + 4);
         assert!(long[0].starts_with("p:5: …g(3)yyy") && long[0].len() < 300, "{long:?}");
-        let last = lines.show("p", text.find("\n1").unwrap() + 1, text.len());
+        let last = show(&text, text.find("\n1").unwrap() + 1, text.len());
         let carriage = "f(1,\r\n  2)\r\ng(3)\r\n";
-        let mut lines_of_crlf = LineCounter::new(carriage);
-        assert_eq!(lines_of_crlf.show("p", 0, 9), ["p:1: f(1,", "p:2:   2)"]);
-        assert_eq!(lines_of_crlf.show("p", 12, 16), ["p:3: g(3)"]);
+        assert_eq!(show(carriage, 0, 9), ["p:1: f(1,", "p:2:   2)"]);
+        assert_eq!(show(carriage, 12, 16), ["p:3: g(3)"]);
         assert_eq!(last, ["p:6: 1", "p:7: 2", "p:8: 3", "p:9: 4", "p:10: 5", "[2 more lines of this match]"]);
     }
 }

@@ -13,6 +13,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use rusqlite::{Connection, ErrorCode, OptionalExtension, params};
 use sha2::{Digest, Sha256};
+use strum::VariantArray;
 
 use super::language::CodeLanguage;
 use super::queries::query_text;
@@ -38,6 +39,12 @@ const TABLES: &str = "
     ) WITHOUT ROWID;
     CREATE INDEX files_used ON files (used);
     CREATE TABLE parses (content BLOB PRIMARY KEY, tags TEXT NOT NULL) WITHOUT ROWID;
+";
+
+/// Selects the number of files, the number of contents, and the used bytes.
+const SIZES: &str = "
+    SELECT (SELECT count(*) FROM files), (SELECT count(*) FROM parses), (page_count - freelist_count) * page_size
+    FROM pragma_page_count, pragma_freelist_count, pragma_page_size
 ";
 
 /// The metadata of a file that differ after a change.
@@ -243,14 +250,7 @@ impl CodeCache {
 
 /// Removes the least recently used files until the rest is within the limits, and then the contents that no file has.
 fn prune(connection: &Connection, max_files: i64, max_bytes: i64) -> rusqlite::Result<()> {
-    let (files, contents): (i64, i64) =
-        connection.query_row("SELECT (SELECT count(*) FROM files), (SELECT count(*) FROM parses)", [], |row| {
-            Ok((row.get(0)?, row.get(1)?))
-        })?;
-    let pages: i64 = connection.pragma_query_value(None, "page_count", |row| row.get(0))?;
-    let free: i64 = connection.pragma_query_value(None, "freelist_count", |row| row.get(0))?;
-    let page: i64 = connection.pragma_query_value(None, "page_size", |row| row.get(0))?;
-    let bytes = (pages - free) * page;
+    let (files, contents, bytes): (i64, i64, i64) = connection.query_row(SIZES, [], |row| row.try_into())?;
     let excess = if files > max_files || bytes > max_bytes { (files / 4).max(files - max_files) } else { 0 };
     if excess > 0 {
         let oldest = "DELETE FROM files WHERE path IN (SELECT path FROM files ORDER BY used LIMIT ?1)";
@@ -267,7 +267,7 @@ fn prune(connection: &Connection, max_files: i64, max_bytes: i64) -> rusqlite::R
 /// the format.
 fn version() -> i32 {
     let mut hash = Sha256::new().chain_update([FORMAT]).chain_update(env!("CARGO_PKG_VERSION"));
-    for language in CodeLanguage::ALL {
+    for language in CodeLanguage::VARIANTS.iter().copied() {
         let grammar = language.grammar();
         let sizes =
             [grammar.abi_version(), grammar.node_kind_count(), grammar.field_count(), grammar.parse_state_count()];

@@ -1,15 +1,16 @@
 //! The programming languages that the code tools know: their names, file extensions and grammars.
 
+use std::borrow::Cow;
 use std::path::Path;
 
 use ast_grep_core::Language as PatternLanguage;
 use ast_grep_core::matcher::{Pattern, PatternBuilder, PatternError};
 use ast_grep_core::tree_sitter::{LanguageExt, StrDoc};
-use std::borrow::Cow;
+use strum::VariantArray;
 use tree_sitter::Language;
 
 /// A programming language with a grammar.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, strum::VariantArray)]
 pub(super) enum CodeLanguage {
     C,
     Cpp,
@@ -23,18 +24,6 @@ pub(super) enum CodeLanguage {
 }
 
 impl CodeLanguage {
-    pub(super) const ALL: [Self; 9] = [
-        Self::C,
-        Self::Cpp,
-        Self::Go,
-        Self::Java,
-        Self::JavaScript,
-        Self::Python,
-        Self::Rust,
-        Self::Tsx,
-        Self::TypeScript,
-    ];
-
     /// Returns the names by which models call the language, the canonical one first.
     fn names(self) -> &'static [&'static str] {
         match self {
@@ -77,8 +66,8 @@ impl CodeLanguage {
     /// No such language; the error lists all.
     pub(super) fn named(name: &str) -> Result<Self, String> {
         let is_named = |language: &Self| language.names().iter().any(|known| known.eq_ignore_ascii_case(name.trim()));
-        Self::ALL.into_iter().find(is_named).ok_or_else(|| {
-            let known: Vec<_> = Self::ALL.into_iter().map(Self::name).collect();
+        Self::VARIANTS.iter().copied().find(is_named).ok_or_else(|| {
+            let known: Vec<_> = Self::VARIANTS.iter().map(|language| language.name()).collect();
             format!("lang {:?} is not known; known are {}", crate::text::truncate(name, 40), known.join(", "))
         })
     }
@@ -86,7 +75,8 @@ impl CodeLanguage {
     /// Returns the language of a file by its extension.
     pub(super) fn of_path(path: &Path) -> Option<Self> {
         let ending = path.extension()?.to_str()?;
-        Self::ALL.into_iter().find(|language| language.endings().iter().any(|known| known.eq_ignore_ascii_case(ending)))
+        let has_ending = |language: &Self| language.endings().iter().any(|known| known.eq_ignore_ascii_case(ending));
+        Self::VARIANTS.iter().copied().find(has_ending)
     }
 
     /// Returns the representative of the family: the languages whose files use names of each other.

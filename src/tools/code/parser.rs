@@ -31,33 +31,67 @@ pub(super) enum ParseFailure {
     TooDeep,
 }
 
+/// The reason why a source file is left out. Results name the reasons in this order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum SkipReason {
+    TooLarge,
+    Binary,
+    Unreadable,
+    /// As [`ParseFailure::TooSlow`].
+    TooSlow,
+    /// As [`ParseFailure::TooDeep`].
+    TooDeep,
+    /// A change would lose bytes that are invalid in the file's encoding.
+    InvalidBytes,
+    /// The call as a whole was stopped.
+    Stopped,
+}
+
+impl SkipReason {
+    /// Returns the text for a number of files; `None` if they are not counted.
+    pub(super) fn text(self) -> Option<&'static str> {
+        match self {
+            Self::TooLarge => Some("too large to parse"),
+            Self::Binary => Some("binary"),
+            Self::Unreadable => Some("unreadable"),
+            Self::TooSlow => Some("too slow to parse"),
+            Self::TooDeep => Some("nested too deeply"),
+            Self::InvalidBytes => Some("with bytes that are invalid in their encoding"),
+            Self::Stopped => None,
+        }
+    }
+}
+
+impl From<ParseFailure> for SkipReason {
+    fn from(failure: ParseFailure) -> Self {
+        match failure {
+            ParseFailure::Stopped => Self::Stopped,
+            ParseFailure::TooSlow => Self::TooSlow,
+            ParseFailure::TooDeep => Self::TooDeep,
+        }
+    }
+}
+
 /// A parser that parses one file after the other on one thread.
 pub(super) struct SourceParser {
     parser: Parser,
     cursor: QueryCursor,
 }
 
-/// A callback that ends the work on one file in time.
-struct FileDeadline<'a> {
-    stop: &'a StopSignal,
-    until: Instant,
-}
-
-impl<'a> FileDeadline<'a> {
-    fn new(stop: &'a StopSignal) -> Self {
-        Self { stop, until: Instant::now() + FILE_TIME }
-    }
-
-    fn check(&self) -> ControlFlow<()> {
-        if self.stop.is_stopped() || Instant::now() >= self.until {
+/// Returns a check that ends the work on one file in time.
+fn file_deadline(stop: &StopSignal) -> impl Fn() -> ControlFlow<()> {
+    let until = Instant::now() + FILE_TIME;
+    move || {
+        if stop.is_stopped() || Instant::now() >= until {
             return ControlFlow::Break(());
         }
         ControlFlow::Continue(())
     }
+}
 
-    fn failure(&self) -> ParseFailure {
-        if self.stop.is_stopped() { ParseFailure::Stopped } else { ParseFailure::TooSlow }
-    }
+/// Returns the reason why the work on a file ended early.
+fn early_end(stop: &StopSignal) -> ParseFailure {
+    if stop.is_stopped() { ParseFailure::Stopped } else { ParseFailure::TooSlow }
 }
 
 impl SourceParser {
@@ -77,17 +111,17 @@ impl SourceParser {
         source: &[u8],
         stop: &StopSignal,
     ) -> Result<Tree, ParseFailure> {
-        let deadline = FileDeadline::new(stop);
+        let check = file_deadline(stop);
         // An interrupted parse leaves state behind.
         self.parser.reset();
         if let Err(error) = self.parser.set_language(&language.grammar()) {
             tracing::error!(%error, language = language.name(), "a grammar does not fit the parser");
             return Err(ParseFailure::TooSlow);
         }
-        let mut progress = |_: &ParseState| deadline.check();
+        let mut progress = |_: &ParseState| check();
         let mut input = |at: usize, _| source.get(at..).unwrap_or_default();
         let options = ParseOptions::new().progress_callback(&mut progress);
-        self.parser.parse_with_options(&mut input, None, Some(options)).ok_or_else(|| deadline.failure())
+        self.parser.parse_with_options(&mut input, None, Some(options)).ok_or_else(|| early_end(stop))
     }
 
     /// Calls `found` for each match of `query`.
@@ -102,14 +136,14 @@ impl SourceParser {
         stop: &StopSignal,
         mut found: impl FnMut(&QueryMatch<'_, '_>),
     ) -> Result<(), ParseFailure> {
-        let deadline = FileDeadline::new(stop);
-        let mut progress = |_: &QueryCursorState| deadline.check();
+        let check = file_deadline(stop);
+        let mut progress = |_: &QueryCursorState| check();
         let options = QueryCursorOptions::new().progress_callback(&mut progress);
         let mut matches = self.cursor.matches_with_options(query, tree.root_node(), source, options);
         while let Some(next) = matches.next() {
             found(next);
         }
-        if deadline.check().is_break() { Err(deadline.failure()) } else { Ok(()) }
+        if check().is_break() { Err(early_end(stop)) } else { Ok(()) }
     }
 }
 

@@ -11,14 +11,13 @@ use serde::Deserialize;
 
 use super::cache::{CacheUpdate, CodeCache, ContentKey, KnownFile, SourceStamp};
 use super::graph::{GraphFile, RankedDefinition, rank_definitions};
-use super::language::CodeLanguage;
-use super::parser::{ParseFailure, SourceParser};
-use super::scan::{ScanResult, SkipReason, SourceFile, SourceScope, source_text};
+use super::parser::{ParseFailure, SkipReason, SourceParser};
+use super::scan::{ScanResult, ScannedFile, SourceFile, SourceScope, source_text};
 use super::tags::{FileTags, extract_tags};
 use crate::guard::{Jail, StopSignal, quote_controls};
 use crate::llm::estimate_tokens;
 use crate::text::truncate;
-use crate::tools::files::{CACHED, ReadContext, ReadScope, ReadTool, files_word, skip_note};
+use crate::tools::files::{CACHED, ReadContext, ReadScope, ReadTool, ShownFiles, files_word, skip_note};
 use crate::tools::{OutputLimit, Tool, ToolDefinition, ToolResult};
 
 /// The size of a map if the call does not set one, in tokens.
@@ -54,16 +53,15 @@ pub fn repo_map(scope: ReadScope, cache: CodeCache, timeout: Duration) -> Arc<dy
         cache_ttl: Some(CACHED),
         ..ToolDefinition::reading::<RepoMapArgs>("repo_map", "Map the main definitions of a code base.")
     };
-    let map = move |jail: &Jail, args: RepoMapArgs, context: &ReadContext| map(jail, &args, &cache, context);
-    Arc::new(ReadTool::new(definition, scope, timeout, map).showing_content().at_once(AT_ONCE))
+    let map = move |jail: &Jail, args: &RepoMapArgs, context: &ReadContext| map(jail, args, &cache, context);
+    Arc::new(ReadTool::new(definition, scope, timeout, ShownFiles::Below, map).at_once(AT_ONCE))
 }
 
 /// A file of the map.
-struct MappedFile {
-    shown: String,
-    path: Option<PathBuf>,
-    real: PathBuf,
-    language: CodeLanguage,
+type MappedFile = ScannedFile<ReadTags>;
+
+/// The tags of a file, and where they come from.
+struct ReadTags {
     tags: FileTags,
     /// The entry to add to the cache; `None` if the cache already knows the file.
     news: Option<(SourceStamp, ContentKey)>,
@@ -77,10 +75,9 @@ fn map(jail: &Jail, args: &RepoMapArgs, cache: &CodeCache, context: &ReadContext
     let scope = SourceScope::open(jail, path, stop)?;
     let known = cache.files_below(scope.real());
     let mut scan = scope.scan(stop, &|_, _| true, &|parser, file| read_file(parser, file, cache, &known, stop))?;
-    scan.items.sort_unstable_by(|one, other| one.shown.cmp(&other.shown));
-    let parsed = scan.items.iter().filter(|file| file.is_parsed).count();
-    remember(cache, &mut scan.items, known, stop.reason().is_none());
-    let deep = scan.items.iter().filter(|file| file.tags.is_too_deep).count();
+    let parsed = scan.items.iter().filter(|file| file.value.is_parsed).count();
+    remember(cache, &scan.items, known, stop.reason().is_none());
+    let deep = scan.items.iter().filter(|file| file.value.tags.is_too_deep).count();
     if deep > 0 {
         scan.skipped.insert(0, (deep, "nested too deeply"));
     }
@@ -91,7 +88,7 @@ fn map(jail: &Jail, args: &RepoMapArgs, cache: &CodeCache, context: &ReadContext
         .iter()
         .enumerate()
         .map(|(index, file)| GraphFile {
-            tags: &file.tags,
+            tags: &file.value.tags,
             language: file.language,
             is_discussed: discussed.files.contains(&index),
             is_test: is_test(&file.shown),
@@ -118,49 +115,38 @@ fn read_file(
     cache: &CodeCache,
     known: &HashMap<PathBuf, KnownFile>,
     stop: &StopSignal,
-) -> Result<Option<MappedFile>, SkipReason> {
+) -> Result<Option<ReadTags>, SkipReason> {
     let stamp = file.metadata().map(|metadata| SourceStamp::of(&metadata)).ok_or(SkipReason::Unreadable)?;
-    let mapped = |file: &SourceFile, tags, news, is_parsed| {
-        Some(MappedFile {
-            shown: file.shown.clone(),
-            path: file.path.clone(),
-            real: file.real.clone(),
-            language: file.language,
-            tags,
-            news,
-            is_parsed,
-        })
-    };
     if let Some(known) = known.get(&file.real).filter(|known| known.stamp == stamp)
         && let Some(tags) = cache.tags(&known.content)
     {
-        return Ok(mapped(file, tags, None, false));
+        return Ok(Some(ReadTags { tags, news: None, is_parsed: false }));
     }
     let source = file.read()?;
     let content = ContentKey::of(file.language, &source);
+    let news = Some((stamp, content));
     if let Some(tags) = cache.tags(&content) {
-        return Ok(mapped(file, tags, Some((stamp, content)), false));
+        return Ok(Some(ReadTags { tags, news, is_parsed: false }));
     }
     let tags = match extract_tags(parser, file.language, source_text(&source)?.as_bytes(), stop) {
         Ok(tags) => tags,
         // The next parse would fail in the same way, so the cache may hold this result.
         Err(ParseFailure::TooDeep) => FileTags { is_too_deep: true, ..FileTags::default() },
-        Err(ParseFailure::TooSlow) => return Err(SkipReason::TooSlow),
-        Err(ParseFailure::Stopped) => return Err(SkipReason::Stopped),
+        Err(failure) => return Err(failure.into()),
     };
-    Ok(mapped(file, tags, Some((stamp, content)), true))
+    Ok(Some(ReadTags { tags, news, is_parsed: true }))
 }
 
 /// Adds the read files to the cache. If all files were read, also removes the entries of files that are gone.
-fn remember(cache: &CodeCache, files: &mut [MappedFile], mut known: HashMap<PathBuf, KnownFile>, is_whole: bool) {
+fn remember(cache: &CodeCache, files: &[MappedFile], mut known: HashMap<PathBuf, KnownFile>, is_whole: bool) {
     let mut update = CacheUpdate::default();
     let mut used = HashMap::new();
     for file in files {
         let entry = known.remove_entry(&file.real);
-        if let Some((stamp, content)) = file.news.take() {
+        if let Some((stamp, content)) = file.value.news {
             update.files.push((file.real.clone(), stamp, content));
-            if file.is_parsed {
-                update.parses.push((content, file.tags.clone()));
+            if file.value.is_parsed {
+                update.parses.push((content, file.value.tags.clone()));
             }
         } else {
             used.extend(entry);
@@ -220,7 +206,7 @@ fn plain(path: &Path) -> PathBuf {
 }
 
 /// Returns the last lines of the map, which state what is not in it.
-fn notes(scan: &ScanResult<MappedFile>, unknown: &[String], context: &ReadContext) -> Vec<String> {
+fn notes(scan: &ScanResult<ReadTags>, unknown: &[String], context: &ReadContext) -> Vec<String> {
     let mut notes = Vec::new();
     if !unknown.is_empty() {
         let names: Vec<_> = unknown.iter().take(NAMED_KINDS).map(|name| quote_controls(name)).collect();
@@ -298,12 +284,12 @@ fn render(
     order.extend(discussed.iter().filter(|file| !chosen.contains_key(file)));
     let mut text = format!("# Code map (top {} files)\n", order.len());
     for file in &order {
-        let MappedFile { shown, tags, .. } = &files[*file];
+        let ScannedFile { shown, value: ReadTags { tags, .. }, .. } = &files[*file];
         let _ = writeln!(text, "\n{shown}:");
         let mut of_file = chosen.remove(file).unwrap_or_default();
         of_file.sort_unstable();
         for definition in of_file.iter().filter_map(|index| tags.definitions.get(*index)) {
-            let _ = writeln!(text, "  {} {} (line {})", definition.kind.name(), definition.name, definition.line);
+            let _ = writeln!(text, "  {} {} (line {})", definition.kind, definition.name, definition.line);
         }
     }
     if !notes.is_empty() {

@@ -1,7 +1,7 @@
 //! The tool `repo_structure`: the tree of folders and files.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,11 +9,10 @@ use parking_lot::Mutex;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use crate::guard::{
-    EntryKind, Jail, StopSignal, Walk, WalkSelection, WalkStop, WalkVisitor, WalkedEntry, quote_controls,
-};
+use crate::guard::{EntryKind, Jail, Walk, WalkSelection, WalkStop, WalkedEntry, quote_controls};
+use crate::text::plural;
 use crate::tools::files::{
-    ForeignFiles, ReadContext, ReadScope, ReadTool, files_word, foreign_folder_of, real_workspace_path, skip_note,
+    ReadContext, ReadScope, ReadTool, ShownFiles, foreign_folder_of, real_workspace_path, skip_note,
 };
 use crate::tools::{OutputLimit, Tool, ToolDefinition, ToolResult};
 
@@ -38,10 +37,7 @@ pub fn repo_structure(scope: ReadScope, timeout: Duration) -> Arc<dyn Tool> {
         output_limit: OutputLimit { chars: 16_000, lines: MAX_LINES + 10 },
         ..ToolDefinition::reading::<RepoStructureArgs>("repo_structure", "Show the tree of folders and files.")
     };
-    let tool = ReadTool::new(definition, scope, timeout, |jail, args: RepoStructureArgs, context| {
-        structure(jail, &args, context)
-    });
-    Arc::new(tool.showing_entries())
+    Arc::new(ReadTool::new(definition, scope, timeout, ShownFiles::InFolder, structure))
 }
 
 /// The content of a folder.
@@ -58,31 +54,14 @@ struct EntryCounts {
     files: usize,
 }
 
-/// A visitor that collects the paths of a walk on one thread.
-struct PathCollector<'a> {
-    paths: &'a Mutex<Vec<CollectedPath>>,
-    stop: &'a StopSignal,
-    foreign: &'a ForeignFiles,
-}
-
-/// A path of a walk, relative to the first folder.
-struct CollectedPath {
-    path: PathBuf,
-    kind: EntryKind,
-    /// The folder of the workspace with foreign content that holds the path, unless it is the sender's own file.
-    foreign_in: Option<&'static str>,
-}
-
-impl WalkVisitor for PathCollector<'_> {
-    fn visit(&mut self, entry: &WalkedEntry<'_>) {
-        let inside = entry.workspace_path().filter(|path| self.foreign.name_source(path).is_some());
-        let foreign_in = inside.and_then(|path| foreign_folder_of(&path));
-        let mut paths = self.paths.lock();
-        if paths.len() >= MAX_ENTRIES {
-            return self.stop.stop(WalkStop::TooMany);
-        }
-        paths.push(CollectedPath { path: entry.path(), kind: entry.kind, foreign_in });
-    }
+/// What a walk has found so far.
+#[derive(Default)]
+struct WalkedTree {
+    tree: FolderTree,
+    /// The folders of the workspace that hold found entries with foreign content.
+    foreign_folders: BTreeSet<&'static str>,
+    /// The number of entries, also of those that are not in the tree.
+    count: usize,
 }
 
 /// Draws the tree. What others wrote into `mail/` and `scratch/` is left out, unless the call names a folder in them.
@@ -90,18 +69,26 @@ fn structure(jail: &Jail, args: &RepoStructureArgs, context: &ReadContext) -> Re
     let ReadContext { stop, foreign, .. } = context;
     let path = args.path.as_deref().unwrap_or(".");
     let wanted = args.max_depth.map_or(DEFAULT_DEPTH, |depth| depth as usize);
-    let paths = Mutex::default();
-    let walk = Walk::new(jail, path, stop).map_err(|error| error.to_string())?;
-    walk.run(&|_, _| WalkSelection::Usual, || PathCollector { paths: &paths, stop, foreign });
-    let mut tree = FolderTree::default();
     let is_named = real_workspace_path(jail, path).is_some_and(|path| foreign_folder_of(&path).is_some());
-    let mut foreign_folders = BTreeSet::new();
-    for CollectedPath { path, kind, foreign_in } in paths.into_inner() {
-        foreign_folders.extend(foreign_in);
-        if is_named || foreign_in.is_none() {
-            tree.add(&path, kind);
+    let found = Mutex::new(WalkedTree::default());
+    let walk = Walk::new(jail, path, stop).map_err(|error| error.to_string())?;
+    let collect = |entry: &WalkedEntry<'_>| {
+        // The sender's own files are not foreign.
+        let inside = entry.workspace_path().filter(|path| foreign.name_source(path).is_some());
+        let foreign_in = inside.and_then(|path| foreign_folder_of(&path));
+        let names = (is_named || foreign_in.is_none()).then(|| shown_names(&entry.path()));
+        let mut found = found.lock();
+        if found.count >= MAX_ENTRIES {
+            return stop.stop(WalkStop::TooMany);
         }
-    }
+        found.count += 1;
+        found.foreign_folders.extend(foreign_in);
+        if let Some(names) = names {
+            found.tree.add(names, entry.kind);
+        }
+    };
+    walk.run(&|_, _| WalkSelection::Usual, || collect);
+    let WalkedTree { mut tree, foreign_folders, .. } = found.into_inner();
     tree.sort();
     let (lines, depth) = draw_within(&tree, wanted, MAX_LINES);
     let all = tree.count();
@@ -144,15 +131,20 @@ fn draw_within(tree: &FolderTree, wanted: usize, most: usize) -> (Vec<String>, u
 
 impl EntryCounts {
     fn describe(self) -> String {
-        let folders = if self.folders == 1 { "folder" } else { "folders" };
-        format!("{} {folders}, {} {}", self.folders, self.files, files_word(self.files))
+        format!("{}, {}", plural(self.folders, "folder"), plural(self.files, "file"))
     }
 }
 
+/// Returns the names of a path's folders and of the entry itself, as the tree shows them.
+fn shown_names(path: &Path) -> Vec<String> {
+    path.iter().map(|name| quote_controls(&name.to_string_lossy())).collect()
+}
+
 impl FolderTree {
-    fn add(&mut self, path: &Path, kind: EntryKind) {
+    /// Adds an entry, and the folders that hold it.
+    fn add(&mut self, names: Vec<String>, kind: EntryKind) {
         let mut folder = self;
-        let mut names = path.iter().map(|name| quote_controls(&name.to_string_lossy())).peekable();
+        let mut names = names.into_iter().peekable();
         while let Some(name) = names.next() {
             if names.peek().is_none() && kind == EntryKind::File {
                 return folder.files.push(name);
@@ -207,7 +199,7 @@ mod tests {
         let mut tree = FolderTree::default();
         for path in paths {
             let kind = if path.ends_with('/') { EntryKind::Folder } else { EntryKind::File };
-            tree.add(Path::new(path), kind);
+            tree.add(shown_names(Path::new(path)), kind);
         }
         tree.sort();
         tree

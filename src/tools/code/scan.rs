@@ -10,10 +10,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use parking_lot::Mutex;
 
 use super::language::CodeLanguage;
-use super::parser::{MAX_SOURCE, ParseFailure, SourceParser};
-use crate::guard::{
-    EntryKind, Jail, JailError, OpenFile, StopSignal, Walk, WalkSelection, WalkStop, WalkVisitor, WalkedEntry,
-};
+use super::parser::{MAX_SOURCE, SkipReason, SourceParser};
+use crate::guard::{EntryKind, Jail, JailError, OpenFile, StopSignal, Walk, WalkSelection, WalkStop, WalkedEntry};
 use crate::tools::encoding::TextEncoding;
 
 /// The maximum number of source files of one call.
@@ -45,10 +43,8 @@ impl SourceFile {
     /// The reason why the file is left out.
     pub(super) fn read(&mut self) -> Result<Vec<u8>, SkipReason> {
         let mut bytes = Vec::new();
-        let read = (&mut self.file).take(MAX_SOURCE + 1).read_to_end(&mut bytes);
-        if read.is_err() {
-            return Err(SkipReason::Unreadable);
-        }
+        let mut file = (&mut self.file).take(MAX_SOURCE + 1);
+        file.read_to_end(&mut bytes).map_err(|_| SkipReason::Unreadable)?;
         if bytes.len() as u64 > MAX_SOURCE { Err(SkipReason::TooLarge) } else { Ok(bytes) }
     }
 }
@@ -61,59 +57,26 @@ pub(super) fn source_text(source: &[u8]) -> Result<Cow<'_, str>, SkipReason> {
     TextEncoding::detect(source, true).map(|encoding| encoding.decode_lossy(source)).ok_or(SkipReason::Binary)
 }
 
-/// The reason why a source file is left out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum SkipReason {
-    TooLarge,
-    Binary,
-    Unreadable,
-    TooSlow,
-    TooDeep,
-    /// A change would lose bytes that are invalid in the file's encoding.
-    InvalidBytes,
-    /// The call as a whole was stopped.
-    Stopped,
+/// Returns the byte offset of each line.
+pub(super) fn line_starts(source: &[u8]) -> Vec<usize> {
+    let ends = source.iter().enumerate().filter(|(_, byte)| **byte == b'\n');
+    std::iter::once(0).chain(ends.map(|(at, _)| at + 1)).collect()
 }
 
-/// The texts for the reasons that are counted, each in its slot.
-const SKIP_WORDS: [&str; 6] = [
-    "too large to parse",
-    "binary",
-    "unreadable",
-    "too slow to parse",
-    "nested too deeply",
-    "with bytes that are invalid in their encoding",
-];
-
-impl SkipReason {
-    /// Returns the place of the reason in [`SKIP_WORDS`]; `None` if it is not counted.
-    fn slot(self) -> Option<usize> {
-        match self {
-            Self::TooLarge => Some(0),
-            Self::Binary => Some(1),
-            Self::Unreadable => Some(2),
-            Self::TooSlow => Some(3),
-            Self::TooDeep => Some(4),
-            Self::InvalidBytes => Some(5),
-            Self::Stopped => None,
-        }
-    }
-}
-
-impl From<ParseFailure> for SkipReason {
-    fn from(failure: ParseFailure) -> Self {
-        match failure {
-            ParseFailure::Stopped => Self::Stopped,
-            ParseFailure::TooSlow => Self::TooSlow,
-            ParseFailure::TooDeep => Self::TooDeep,
-        }
-    }
+/// A source file with the value that a call has obtained from it.
+pub(super) struct ScannedFile<T> {
+    /// The paths and the language of the [`SourceFile`].
+    pub shown: String,
+    pub path: Option<PathBuf>,
+    pub real: PathBuf,
+    pub language: CodeLanguage,
+    pub value: T,
 }
 
 /// The results for the source files, and the numbers of files that were left out.
 pub(super) struct ScanResult<T> {
-    /// The results, in no particular order.
-    pub items: Vec<T>,
+    /// The files with a value, sorted by the path as shown to the model.
+    pub items: Vec<ScannedFile<T>>,
     /// The number of files that were read.
     pub read: usize,
     /// The numbers of files of other kinds, by extension.
@@ -127,14 +90,14 @@ struct Scan<'a, T> {
     stop: &'a StopSignal,
     wants: &'a (dyn Fn(CodeLanguage, &Path) -> bool + Sync),
     visit: &'a SourceVisit<'a, T>,
-    items: Mutex<Vec<T>>,
+    items: Mutex<Vec<ScannedFile<T>>>,
     others: Mutex<BTreeMap<String, usize>>,
     seen: AtomicUsize,
     read: AtomicUsize,
-    skips: [AtomicUsize; SKIP_WORDS.len()],
+    skips: Mutex<BTreeMap<SkipReason, usize>>,
 }
 
-/// A function that turns a file into a result; `None` if there is none.
+/// A function that obtains a value from a file; `None` if there is none.
 pub(super) type SourceVisit<'a, T> =
     dyn Fn(&mut SourceParser, &mut SourceFile) -> Result<Option<T>, SkipReason> + Sync + 'a;
 
@@ -187,11 +150,15 @@ impl<'a> SourceScope<'a> {
             others: Mutex::default(),
             seen: AtomicUsize::new(0),
             read: AtomicUsize::new(0),
-            skips: Default::default(),
+            skips: Mutex::default(),
         };
         match self {
             Self::Folder(walk) => {
-                let worker = || ScanWorker { scan: &scan, folder: walk.folder(), parser: SourceParser::new() };
+                let worker = || {
+                    let mut parser = SourceParser::new();
+                    let (scan, folder) = (&scan, walk.folder());
+                    move |entry: &WalkedEntry<'_>| scan.visit_entry(&mut parser, folder, entry)
+                };
                 walk.run(&|_, _| WalkSelection::Usual, worker);
                 let skipped = walk.skipped.list();
                 Ok(scan.finish(skipped))
@@ -210,18 +177,32 @@ impl<'a> SourceScope<'a> {
 
 impl<T> Scan<'_, T> {
     fn work(&self, parser: &mut SourceParser, mut file: SourceFile) {
-        let made = (self.visit)(parser, &mut file);
-        let counter = match made {
-            Ok(item) => {
-                self.items.lock().extend(item);
-                &self.read
+        match (self.visit)(parser, &mut file) {
+            Ok(value) => {
+                let SourceFile { shown, path, real, language, .. } = file;
+                self.items.lock().extend(value.map(|value| ScannedFile { shown, path, real, language, value }));
+                self.read.fetch_add(1, Ordering::Relaxed);
             }
-            Err(reason) => match reason.slot() {
-                Some(slot) => &self.skips[slot],
-                None => return,
-            },
-        };
-        counter.fetch_add(1, Ordering::Relaxed);
+            Err(reason) => *self.skips.lock().entry(reason).or_default() += 1,
+        }
+    }
+
+    /// Reads an entry of a walk below `folder` if it is a wanted source file.
+    fn visit_entry(&self, parser: &mut SourceParser, folder: &Path, entry: &WalkedEntry<'_>) {
+        if entry.kind != EntryKind::File {
+            return;
+        }
+        let path = entry.path();
+        let Some(language) = CodeLanguage::of_path(&path) else { return self.count_other(&path) };
+        if !(self.wants)(language, &path) {
+            return;
+        }
+        if self.seen.fetch_add(1, Ordering::Relaxed) >= MAX_FILES {
+            return self.stop.stop(WalkStop::TooMany);
+        }
+        let Some(file) = entry.open() else { return };
+        let (shown, real) = (entry.shown(), folder.join(path));
+        self.work(parser, SourceFile { language, shown, path: entry.workspace_path(), real, file });
     }
 
     /// Counts a file of another kind.
@@ -234,39 +215,14 @@ impl<T> Scan<'_, T> {
     }
 
     fn finish(self, skipped: Vec<(usize, &'static str)>) -> ScanResult<T> {
-        let own = self.skips.into_iter().map(AtomicUsize::into_inner).zip(SKIP_WORDS).filter(|(count, _)| *count > 0);
+        let own = self.skips.into_inner().into_iter().filter_map(|(reason, count)| Some((count, reason.text()?)));
+        let mut items = self.items.into_inner();
+        items.sort_unstable_by(|one, other| one.shown.cmp(&other.shown));
         ScanResult {
-            items: self.items.into_inner(),
+            items,
             read: self.read.into_inner(),
             others: self.others.into_inner(),
             skipped: own.chain(skipped).collect(),
         }
-    }
-}
-
-/// A visitor that reads the files of a walk on one thread.
-struct ScanWorker<'a, T> {
-    scan: &'a Scan<'a, T>,
-    folder: &'a Path,
-    parser: SourceParser,
-}
-
-impl<T: Send> WalkVisitor for ScanWorker<'_, T> {
-    fn visit(&mut self, entry: &WalkedEntry<'_>) {
-        if entry.kind != EntryKind::File {
-            return;
-        }
-        let path = entry.path();
-        let Some(language) = CodeLanguage::of_path(&path) else { return self.scan.count_other(&path) };
-        if !(self.scan.wants)(language, &path) {
-            return;
-        }
-        if self.scan.seen.fetch_add(1, Ordering::Relaxed) >= MAX_FILES {
-            return self.scan.stop.stop(WalkStop::TooMany);
-        }
-        let Some(file) = entry.open() else { return };
-        let real = self.folder.join(path);
-        let file = SourceFile { language, shown: entry.shown(), path: entry.workspace_path(), real, file };
-        self.scan.work(&mut self.parser, file);
     }
 }

@@ -1,17 +1,17 @@
 //! The tool `symbols`, which shows the outline of source files.
 
-use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::scan::{SourceScope, source_text};
+use super::scan::{SourceScope, line_starts, source_text};
 use super::tags::{Definition, extract_tags};
 use crate::guard::{Jail, WalkStop};
 use crate::text::truncate;
-use crate::tools::files::{CACHED, ReadContext, ReadScope, ReadTool, files_word, skip_note};
+use crate::tools::files::{CACHED, ReadContext, ReadScope, ReadTool, ShownFiles, files_word, skip_note};
 use crate::tools::{OutputLimit, Tool, ToolDefinition, ToolResult};
 
 /// The maximum number of symbols that are shown, and the number of symbols after which no further file is read.
@@ -36,54 +36,51 @@ pub fn symbols(scope: ReadScope, timeout: Duration) -> Arc<dyn Tool> {
         cache_ttl: Some(CACHED),
         ..ToolDefinition::reading::<SymbolsArgs>("symbols", "List the definitions in source files.")
     };
-    let list = |jail: &Jail, args: SymbolsArgs, context: &ReadContext| list(jail, &args, context);
-    Arc::new(ReadTool::new(definition, scope, timeout, list).showing_content())
+    Arc::new(ReadTool::new(definition, scope, timeout, ShownFiles::Below, list))
 }
 
 /// The outline of a file.
 struct FileOutline {
-    shown: String,
-    path: Option<PathBuf>,
     lines: Vec<String>,
-    /// The number of symbols that match the query.
+    /// The number of definitions that match the query.
     found: usize,
 }
 
 fn list(jail: &Jail, args: &SymbolsArgs, context: &ReadContext) -> Result<ToolResult, String> {
     let ReadContext { stop, foreign, .. } = context;
     let query = args.query.as_deref().map(str::trim).filter(|query| !query.is_empty()).map(str::to_lowercase);
-    let total = std::sync::atomic::AtomicUsize::new(0);
-    let mut scan = SourceScope::open(jail, &args.path, stop)?.scan(stop, &|_, _| true, &|parser, file| {
+    let total = AtomicUsize::new(0);
+    let scan = SourceScope::open(jail, &args.path, stop)?.scan(stop, &|_, _| true, &|parser, file| {
         let source = file.read()?;
         let text = source_text(&source)?;
         let tags = extract_tags(parser, file.language, text.as_bytes(), stop)?;
-        let (lines, found) = outline(&tags.definitions, text.as_bytes(), query.as_deref());
-        if total.fetch_add(found, std::sync::atomic::Ordering::Relaxed) > MAX_READ {
+        let outline = outline(&tags.definitions, text.as_bytes(), query.as_deref());
+        if total.fetch_add(outline.found, Ordering::Relaxed) > MAX_READ {
             stop.stop(WalkStop::Enough);
         }
-        Ok((found > 0).then(|| FileOutline { shown: file.shown.clone(), path: file.path.clone(), lines, found }))
+        Ok((outline.found > 0).then_some(outline))
     })?;
-    scan.items.sort_unstable_by(|one, other| one.shown.cmp(&other.shown));
     let mut lines = Vec::new();
     let mut shown = Vec::new();
     for file in &scan.items {
-        if lines.len() + file.lines.len().min(MAX_SHOWN / 2) > MAX_SHOWN {
+        let of_file = &file.value.lines;
+        if lines.len() + of_file.len().min(MAX_SHOWN / 2) > MAX_SHOWN {
             break;
         }
         shown.push(file);
         lines.push(format!("{}:", file.shown));
         let room = MAX_SHOWN.saturating_sub(lines.len());
-        lines.extend(file.lines.iter().take(room).cloned());
-        if file.lines.len() > room {
-            lines.push(format!("[{} more lines of this file: give a query]", file.lines.len() - room));
+        lines.extend(of_file.iter().take(room).cloned());
+        if of_file.len() > room {
+            lines.push(format!("[{} more lines of this file: give a query]", of_file.len() - room));
         }
     }
-    let found: usize = scan.items.iter().map(|file| file.found).sum();
+    let found: usize = scan.items.iter().map(|file| file.value.found).sum();
     if found == 0 {
         lines.push("No definition.".to_owned());
     }
     if shown.len() < scan.items.len() {
-        let left: usize = scan.items.iter().skip(shown.len()).map(|file| file.found).sum();
+        let left: usize = scan.items.iter().skip(shown.len()).map(|file| file.value.found).sum();
         let files = scan.items.len() - shown.len();
         lines.push(format!("[{left} definitions in {files} more {}: name a file, or give a query]", files_word(files)));
     }
@@ -98,9 +95,9 @@ fn list(jail: &Jail, args: &SymbolsArgs, context: &ReadContext) -> Result<ToolRe
     Ok(result)
 }
 
-/// Returns a line for each definition that `query` matches and for the definitions that enclose it, and the number of matches.
-/// `query` is in lower case.
-fn outline(definitions: &[Definition], source: &[u8], query: Option<&str>) -> (Vec<String>, usize) {
+/// Returns the outline with a line for each definition that `query` matches, and for the definitions that enclose it. `query` is in
+/// lower case.
+fn outline(definitions: &[Definition], source: &[u8], query: Option<&str>) -> FileOutline {
     let matches = |definition: &Definition| query.is_none_or(|query| definition.name.to_lowercase().contains(query));
     let starts = line_starts(source);
     let mut lines = Vec::new();
@@ -121,13 +118,7 @@ fn outline(definitions: &[Definition], source: &[u8], query: Option<&str>) -> (V
             *is_written = true;
         }
     }
-    (lines, found)
-}
-
-/// Returns the byte offset of each line.
-fn line_starts(source: &[u8]) -> Vec<usize> {
-    let ends = source.iter().enumerate().filter(|(_, byte)| **byte == b'\n');
-    std::iter::once(0).chain(ends.map(|(at, _)| at + 1)).collect()
+    FileOutline { lines, found }
 }
 
 fn format_definition(definition: &Definition, level: usize, source: &[u8], starts: &[usize]) -> String {
@@ -141,7 +132,7 @@ fn format_definition(definition: &Definition, level: usize, source: &[u8], start
     let text: String = text.trim().chars().map(|char| if char.is_control() { ' ' } else { char }).collect();
     let indent = "  ".repeat(level.min(MAX_LEVEL) + 1);
     let place = if start == end { start.to_string() } else { format!("{start}-{end}") };
-    format!("{indent}{} {name} ({place}): {}", kind.name(), truncate(&text, LINE_CHARS))
+    format!("{indent}{kind} {name} ({place}): {}", truncate(&text, LINE_CHARS))
 }
 
 #[cfg(test)]
@@ -181,7 +172,7 @@ mod tests {
             ),
             (Some("nothing"), &[], 0),
         ] {
-            let (lines, found) = outline(&tags.definitions, source.as_bytes(), query);
+            let FileOutline { lines, found } = outline(&tags.definitions, source.as_bytes(), query);
             assert_eq!(
                 (lines.as_slice(), found),
                 (expected.iter().map(|line| (*line).to_owned()).collect::<Vec<_>>().as_slice(), count),

@@ -5,6 +5,7 @@ use std::fmt::Display;
 use std::sync::OnceLock;
 
 use serde::{Deserialize, Serialize};
+use strum::VariantArray;
 use tree_sitter::{Node, Query, QueryMatch};
 
 use super::language::CodeLanguage;
@@ -18,9 +19,10 @@ const MAX_NAME: usize = 200;
 const MAX_DEFINITIONS: usize = 5_000;
 const MAX_REFERENCES: usize = 10_000;
 
-/// The kind of a definition.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// The kind of a definition. Its name is the same for models, in queries and in the cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, strum::Display, strum::EnumString)]
 #[serde(rename_all = "lowercase")]
+#[strum(serialize_all = "lowercase")]
 pub(super) enum SymbolKind {
     Class,
     Constant,
@@ -43,26 +45,6 @@ pub(super) enum SymbolKind {
 }
 
 impl SymbolKind {
-    const ALL: [(&'static str, Self); 17] = [
-        ("class", Self::Class),
-        ("constant", Self::Constant),
-        ("constructor", Self::Constructor),
-        ("enum", Self::Enum),
-        ("field", Self::Field),
-        ("function", Self::Function),
-        ("impl", Self::Impl),
-        ("interface", Self::Interface),
-        ("macro", Self::Macro),
-        ("method", Self::Method),
-        ("module", Self::Module),
-        ("struct", Self::Struct),
-        ("trait", Self::Trait),
-        ("type", Self::Type),
-        ("union", Self::Union),
-        ("variable", Self::Variable),
-        ("variant", Self::Variant),
-    ];
-
     /// Returns true for a type that has members.
     pub(super) fn is_type(self) -> bool {
         matches!(
@@ -74,15 +56,6 @@ impl SymbolKind {
     /// Returns true for a member of a type.
     pub(super) fn is_member(self) -> bool {
         matches!(self, Self::Constructor | Self::Field | Self::Method | Self::Variant)
-    }
-
-    /// Returns the name of the kind, as models see it.
-    pub(super) fn name(self) -> &'static str {
-        Self::ALL.iter().find(|(_, kind)| *kind == self).map_or("symbol", |(name, _)| name)
-    }
-
-    fn named(name: &str) -> Option<Self> {
-        Self::ALL.iter().find(|(known, _)| *known == name).map(|(_, kind)| *kind)
     }
 }
 
@@ -165,7 +138,7 @@ impl TagQuery {
             "constant" => Ok(CaptureRole::Constant),
             other => other
                 .strip_prefix("definition.")
-                .and_then(SymbolKind::named)
+                .and_then(|kind| kind.parse().ok())
                 .map(CaptureRole::Definition)
                 .ok_or_else(|| format!("@{other} is not known")),
         };
@@ -174,20 +147,14 @@ impl TagQuery {
     }
 
     fn of(language: CodeLanguage) -> Option<&'static Self> {
-        static COMPILED: [OnceLock<Option<TagQuery>>; CodeLanguage::ALL.len()] =
-            [const { OnceLock::new() }; CodeLanguage::ALL.len()];
+        static COMPILED: [OnceLock<Option<TagQuery>>; CodeLanguage::VARIANTS.len()] =
+            [const { OnceLock::new() }; CodeLanguage::VARIANTS.len()];
         let compile = || {
             let fault = |error: &String| tracing::error!(%error, language = language.name(), "a query is wrong");
             Self::compile(language).inspect_err(fault).ok()
         };
         COMPILED.get(language as usize)?.get_or_init(compile).as_ref()
     }
-}
-
-/// A definition with its position.
-struct FoundDefinition {
-    definition: Definition,
-    pattern: usize,
 }
 
 /// Finds the definitions and references of a file.
@@ -202,16 +169,16 @@ pub(super) fn extract_tags(
 ) -> Result<FileTags, ParseFailure> {
     let Some(TagQuery { query, roles }) = TagQuery::of(language) else { return Ok(FileTags::default()) };
     let tree = parser.parse(language, source, stop)?;
-    // The key is the byte offset of the name.
-    let mut definitions: BTreeMap<usize, FoundDefinition> = BTreeMap::new();
+    // The key is the byte offset of the name. A definition has the number of the pattern that found it.
+    let mut definitions: BTreeMap<usize, (usize, Definition)> = BTreeMap::new();
     let mut references: HashMap<usize, (bool, &str)> = HashMap::new();
     parser.query(query, &tree, source, stop, |found| {
         let role = |index: u32| roles.get(index as usize).copied();
         if let Some((name, definition)) = read_definition(found, role, source) {
             let pattern = found.pattern_index;
-            let is_better = definitions.get(&name).is_none_or(|other| pattern < other.pattern);
+            let is_better = definitions.get(&name).is_none_or(|(other, _)| pattern < *other);
             if is_better && (definitions.len() < MAX_DEFINITIONS || definitions.contains_key(&name)) {
-                definitions.insert(name, FoundDefinition { definition, pattern });
+                definitions.insert(name, (pattern, definition));
             }
             return;
         }
@@ -233,7 +200,7 @@ pub(super) fn extract_tags(
     for (_, (is_member, name)) in references.iter().filter(|(at, _)| !definitions.contains_key(at)) {
         *counts.entry(format!("{}{name}", if *is_member { "." } else { "" })).or_default() += 1;
     }
-    let mut definitions: Vec<_> = definitions.into_values().map(|found| found.definition).collect();
+    let mut definitions: Vec<_> = definitions.into_values().map(|(_, definition)| definition).collect();
     // An outer definition precedes those in it.
     definitions.sort_by_key(|definition| (definition.start, std::cmp::Reverse(definition.end)));
     Ok(FileTags { definitions, references: counts.into(), is_too_deep: false })

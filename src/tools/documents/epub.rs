@@ -17,20 +17,19 @@ pub(super) const CONTAINER: &str = "META-INF/container.xml";
 /// # Errors
 /// The book is broken.
 pub(super) fn extract(archive: &mut DocumentArchive<'_>, sink: &mut TextSink) -> Result<String, String> {
-    let roots = attributes_of(&archive.read_text(CONTAINER)?, "rootfile", &["full-path"])?;
-    let root = roots.first().and_then(|root| root.get("full-path")).ok_or("the EPUB names no package")?;
+    let roots = attributes_of(&archive.read_text(CONTAINER)?, "rootfile", ["full-path"])?;
+    let [root] = roots.first().ok_or("the EPUB names no package")?;
     let package = archive.read_text(root)?;
     let folder = root.rsplit_once('/').map_or("", |(folder, _)| folder);
-    let items = attributes_of(&package, "item", &["id", "href"])?;
-    let files: HashMap<&str, &str> =
-        items.iter().filter_map(|item| Some((item.get("id")?.as_str(), item.get("href")?.as_str()))).collect();
-    let spine = attributes_of(&package, "itemref", &["idref"])?;
+    let items = attributes_of(&package, "item", ["id", "href"])?;
+    let files: HashMap<_, _> = items.into_iter().map(|[id, href]| (id, href)).collect();
+    let spine = attributes_of(&package, "itemref", ["idref"])?;
     let mut chapters = 0_usize;
-    for chapter in &spine {
+    for [id] in &spine {
         if sink.is_full() {
             break;
         }
-        let Some(href) = chapter.get("idref").and_then(|id| files.get(id.as_str())) else { continue };
+        let Some(href) = files.get(id) else { continue };
         chapters += 1;
         let text = archive.read_text(&path_of(folder, href)).and_then(|chapter| html::markdown(&chapter));
         sink.end_line();

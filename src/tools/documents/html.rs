@@ -34,10 +34,9 @@ pub(super) fn markdown(html: &str) -> Result<String, String> {
 /// Reading the page would take too long, or its nesting is too deep.
 pub(super) fn parse(html: &str) -> Result<Document, String> {
     let document = parse_in_time(html).ok_or("the HTML is built so that reading it takes too long")?;
-    if is_deeper_than(&document, MAX_DEPTH) {
+    if !flatten(&document) {
         return Err(format!("the HTML is nested more than {MAX_DEPTH} deep, which is not read"));
     }
-    flatten(&document, MAX_PREFIXES);
     Ok(document)
 }
 
@@ -104,30 +103,23 @@ fn push_without_escapes(text: &mut String, line: &str) {
     }
 }
 
-/// Returns true if the document is nested deeper than `limit`. Walks without recursion.
-fn is_deeper_than(document: &Document, limit: usize) -> bool {
-    let mut open = vec![(document.root(), 0)];
-    while let Some((node, depth)) = open.pop() {
-        if depth > limit {
-            return true;
+/// Turns each list and quotation in more than [`MAX_PREFIXES`] others into a `div`, which has no prefix. Returns false if the
+/// document is nested deeper than [`MAX_DEPTH`]. Walks without recursion.
+fn flatten(document: &Document) -> bool {
+    let mut open = vec![(document.root(), 0, 0)];
+    while let Some((node, depth, mut prefixes)) = open.pop() {
+        if depth > MAX_DEPTH {
+            return false;
         }
-        open.extend(node.children_it(false).map(|child| (child, depth + 1)));
-    }
-    false
-}
-
-/// Turns each list and quotation in more than `limit` others into a `div`, which has no prefix. Walks without recursion.
-fn flatten(document: &Document, limit: usize) {
-    let mut open = vec![(document.root(), 0)];
-    while let Some((node, mut depth)) = open.pop() {
         if ["blockquote", "ol", "ul"].iter().any(|name| node.has_name(name)) {
-            depth += 1;
-            if depth > limit {
+            prefixes += 1;
+            if prefixes > MAX_PREFIXES {
                 node.rename("div");
             }
         }
-        open.extend(node.children_it(false).map(|child| (child, depth)));
+        open.extend(node.children_it(false).map(|child| (child, depth + 1, prefixes)));
     }
+    true
 }
 
 #[cfg(test)]

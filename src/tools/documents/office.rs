@@ -43,17 +43,16 @@ pub(super) fn extract_docx(
 
 /// Extracts the text of a PPTX, slide by slide. Returns a description of it.
 pub(super) fn extract_pptx(archive: &mut DocumentArchive<'_>, sink: &mut TextSink) -> Result<String, String> {
-    let order = attributes_of(&archive.read_text("ppt/presentation.xml")?, "sldId", &["id"])?;
+    let order = attributes_of(&archive.read_text("ppt/presentation.xml")?, "sldId", ["id"])?;
     let relations =
-        attributes_of(&archive.read_text("ppt/_rels/presentation.xml.rels")?, "Relationship", &["Id", "Target"])?;
-    let targets: HashMap<String, String> =
-        relations.into_iter().filter_map(|mut found| Some((found.remove("Id")?, found.remove("Target")?))).collect();
+        attributes_of(&archive.read_text("ppt/_rels/presentation.xml.rels")?, "Relationship", ["Id", "Target"])?;
+    let targets: HashMap<_, _> = relations.into_iter().map(|[id, target]| (id, target)).collect();
     let mut slides = 0_usize;
-    for slide in &order {
+    for [id] in &order {
         if sink.is_full() {
             break;
         }
-        let Some(target) = slide.get("id").and_then(|id| targets.get(id)) else { continue };
+        let Some(target) = targets.get(id) else { continue };
         let name = target.strip_prefix('/').map_or_else(|| format!("ppt/{target}"), str::to_owned);
         slides += 1;
         sink.end_line();
@@ -69,17 +68,20 @@ pub(super) fn extract_open_document(archive: &mut DocumentArchive<'_>, sink: &mu
     Ok("OpenDocument".to_owned())
 }
 
-/// Returns the attributes `names` of each element `element`. Names are compared without prefix. An attribute with a prefix takes
-/// precedence over one without.
-pub(super) fn attributes_of(xml: &str, element: &str, names: &[&str]) -> Result<Vec<HashMap<String, String>>, String> {
+/// Returns the attributes `names` of each element `element` that has all of them. Names are compared without prefix. An attribute
+/// with a prefix takes precedence over one without.
+pub(super) fn attributes_of<const N: usize>(
+    xml: &str,
+    element: &str,
+    names: [&str; N],
+) -> Result<Vec<[String; N]>, String> {
     let mut reader = Reader::from_str(xml);
     let mut found = Vec::new();
     loop {
         match reader.read_event().map_err(broken)? {
             Event::Start(start) | Event::Empty(start) if start.local_name().as_ref() == element => {
-                found.push(
-                    names.iter().filter_map(|name| Some(((*name).to_owned(), attribute(&start, name)?))).collect(),
-                );
+                let values: Vec<String> = names.iter().filter_map(|name| attribute(&start, name)).collect();
+                found.extend(<[String; N]>::try_from(values));
             }
             Event::Eof => return Ok(found),
             _ => {}
@@ -268,8 +270,8 @@ mod tests {
     #[test]
     fn attributes_are_unescaped() {
         for (value, expected) in [("x&amp;y.xhtml", "x&y.xhtml"), ("&#x4e8c;", "二"), ("a&b", "a&b")] {
-            let found = attributes_of(&format!("<p><item href='{value}'/></p>"), "item", &["href"]).unwrap();
-            assert_eq!(found[0]["href"], expected);
+            let found = attributes_of(&format!("<p><item href='{value}'/></p>"), "item", ["href"]).unwrap();
+            assert_eq!(found, [[expected]]);
         }
     }
 

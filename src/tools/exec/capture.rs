@@ -2,9 +2,6 @@
 //! goes to a spill file.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
-
-use uuid::Uuid;
 
 use crate::tools::private_folders::ConversationFolder;
 use crate::tools::spill::{SpillFile, SpillStore};
@@ -15,11 +12,9 @@ use crate::tools::{OutputLimit, StoredOutput, ToolContext, truncate_middle};
 const KEPT_BYTES: usize = 64 * 1_024;
 
 /// The captured output of one command.
-pub(super) struct OutputCapture {
-    spill: Arc<SpillStore>,
-    folder: ConversationFolder,
-    turn: Uuid,
-    call_id: String,
+pub(super) struct OutputCapture<'a> {
+    spill: &'a SpillStore,
+    context: &'a ToolContext,
     is_foreign: bool,
     front: Vec<u8>,
     back: VecDeque<u8>,
@@ -36,13 +31,11 @@ enum SpillState {
     Failed,
 }
 
-impl OutputCapture {
-    pub(super) fn new(spill: Arc<SpillStore>, context: &ToolContext, is_foreign: bool) -> Self {
+impl<'a> OutputCapture<'a> {
+    pub(super) fn new(spill: &'a SpillStore, context: &'a ToolContext, is_foreign: bool) -> Self {
         Self {
             spill,
-            folder: ConversationFolder::of(context),
-            turn: context.turn,
-            call_id: context.call_id.clone(),
+            context,
             is_foreign,
             front: Vec::new(),
             back: VecDeque::new(),
@@ -85,7 +78,8 @@ impl OutputCapture {
 
     /// Starts the spill file, since memory can no longer hold the whole output.
     fn overflow(&mut self, rest: &[u8]) {
-        let filled = self.spill.create(&self.folder, self.turn, &self.call_id, self.is_foreign).and_then(|mut file| {
+        let (folder, ToolContext { turn, call_id, .. }) = (ConversationFolder::of(self.context), self.context);
+        let filled = self.spill.create(&folder, *turn, call_id, self.is_foreign).and_then(|mut file| {
             file.write(&self.front)?;
             let (one, other) = self.back.as_slices();
             file.write(one)?;
@@ -140,8 +134,9 @@ mod tests {
 
     fn capture(chunks: impl IntoIterator<Item = Vec<u8>>) -> (String, Option<StoredOutput>, tempfile::TempDir) {
         let workspace = tempfile::tempdir().unwrap();
-        let spill = Arc::new(SpillStore::open(workspace.path(), 1_000_000).unwrap());
-        let mut capture = OutputCapture::new(spill, &crate::tools::testing::context(), true);
+        let spill = SpillStore::open(workspace.path(), 1_000_000).unwrap();
+        let context = crate::tools::testing::context();
+        let mut capture = OutputCapture::new(&spill, &context, true);
         for chunk in chunks {
             capture.push(&chunk);
             assert!(capture.front.len() <= KEPT_BYTES && capture.back.len() <= KEPT_BYTES);

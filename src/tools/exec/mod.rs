@@ -9,6 +9,6 @@ mod tool;
 
 pub(in crate::tools) use foreign::visibility as foreign_visibility;
 pub(in crate::tools) use runner::{COMMAND_BYTES, CollectedOutput, END_MARGIN, ShellCommand};
-pub use runner::{CommandRunner, RunnerDeps, sandbox_of};
-pub use server_process::{ServerCommand, ServerProcess, ServerSocket, ServerStartError};
+pub use runner::{CommandRunner, sandbox_of};
+pub use server_process::{ServerCommand, ServerProcess, ServerProcessError, ServerSocket};
 pub use tool::ExecTool;

@@ -11,11 +11,12 @@ use daoyou_channels::Trust;
 
 use super::foreign;
 use super::run::{CommandOutcome, OutputSink, run};
-use super::server_process::{ServerCommand, ServerProcess, ServerSocket, ServerStartError};
+use super::server_process::{ServerCommand, ServerProcess, ServerProcessError, ServerSocket};
 use crate::guard::{
     self, CommandLimits, ExecRequest, NAMESPACE_HELP, NamespaceSupport, Sandbox, SandboxMode, SandboxPolicy, Taint,
     create_dir_beneath,
 };
+use crate::home::{WORKSPACE, modes::restore_access};
 use crate::text::shell_quote;
 use crate::tools::private_folders::{FolderVisibility, PrivateFolders};
 use crate::tools::{ExecConfig, ToolContext};
@@ -39,27 +40,23 @@ const SKILL_LEVELS: usize = 2;
 /// The PATH for commands if the gateway has none.
 const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
-/// The dependencies of [`CommandRunner`].
-pub struct RunnerDeps {
-    pub workspace: PathBuf,
-    /// The folder for private temp folders.
-    pub temp: PathBuf,
-    /// Paths that no command may use.
-    pub protected: Vec<PathBuf>,
-    /// Folders of the workspace that only some turns may use.
-    pub private: PrivateFolders,
-    /// The number of bytes that must stay free on the disk.
-    pub reserve: u64,
-    /// The path of this program, which runs again as the supervisor.
-    pub exe: PathBuf,
-}
-
 /// The runner of shell commands in the workspace.
 pub struct CommandRunner {
-    config: ExecConfig,
-    deps: RunnerDeps,
-    /// The real paths of the folders of skills.
-    skill_folders: Vec<PathBuf>,
+    pub(in crate::tools) config: ExecConfig,
+    /// The real path of the workspace.
+    pub(in crate::tools) workspace: PathBuf,
+    /// The folder for private temp folders.
+    pub(in crate::tools) temp: PathBuf,
+    /// Paths that no command may use.
+    pub(in crate::tools) protected: Vec<PathBuf>,
+    /// Folders of the workspace that only some turns may use.
+    pub(in crate::tools) private: PrivateFolders,
+    /// The number of bytes that must stay free on the disk.
+    pub(in crate::tools) reserve: u64,
+    /// The path of this program, which runs again as the supervisor.
+    pub(in crate::tools) exe: PathBuf,
+    /// The real paths of the folders of skills, which sandboxed servers cannot change.
+    pub(crate) skill_folders: Vec<PathBuf>,
 }
 
 /// A command, its environment and its time limit.
@@ -81,33 +78,6 @@ pub(in crate::tools) struct CollectedOutput {
 }
 
 impl CommandRunner {
-    pub fn new(config: ExecConfig, deps: RunnerDeps) -> Self {
-        Self { config, deps, skill_folders: Vec::new() }
-    }
-
-    /// Returns the folders of skills that programs may only read.
-    pub fn skill_folders(&self) -> &[PathBuf] {
-        &self.skill_folders
-    }
-
-    /// Sets the real paths of the folders of skills, which sandboxed servers cannot change.
-    #[must_use]
-    pub fn with_skill_folders(self, skill_folders: Vec<PathBuf>) -> Self {
-        Self { skill_folders, ..self }
-    }
-
-    pub(in crate::tools) fn config(&self) -> &ExecConfig {
-        &self.config
-    }
-
-    pub(in crate::tools) fn exe(&self) -> &Path {
-        &self.deps.exe
-    }
-
-    pub(in crate::tools) fn workspace(&self) -> &Path {
-        &self.deps.workspace
-    }
-
     /// Runs a command within `limit`, and passes its output to `sink`.
     ///
     /// # Errors
@@ -120,7 +90,8 @@ impl CommandRunner {
     ) -> Result<CommandOutcome, String> {
         let ShellCommand { command, environment, limit, further } = command;
         let request = self.request(command, further, context).await?;
-        let ended = run(&self.deps.exe, &environment, &request, limit, &context.cancel, sink).await;
+        let ended = run(&self.exe, &environment, &request, limit, &context.cancel, sink).await;
+        self.restore_workspace();
         ended.map_err(|error| format!("The command could not be run to its end: {error}"))
     }
 
@@ -165,17 +136,22 @@ impl CommandRunner {
         further: FolderVisibility,
         context: &ToolContext,
     ) -> Result<ExecRequest, String> {
-        let mut visibility = self.deps.private.visibility_for(context);
-        visibility.hidden.extend(further.hidden);
-        visibility.shown.extend(further.shown);
+        let mut visibility = self.private.visibility_for(context);
+        for folder in further.hidden {
+            if !visibility.hidden.contains(&folder) {
+                visibility.hidden.push(folder);
+            }
+        }
+        // The conversation's folder may hold foreign content, so only a command that names it sees it.
+        visibility.shown = further.shown;
         self.request_seeing(command, visibility, context.trust).await
     }
 
     /// Builds a request like [`CommandRunner::request`], for a process that serves several conversations. The process sees only
     /// what all of them may see.
     pub(in crate::tools) async fn shared_request(&self, command: String, trust: Trust) -> Result<ExecRequest, String> {
-        let is_there = |folder: &&PathBuf| self.deps.workspace.join(folder).symlink_metadata().is_ok();
-        let mut visibility = self.deps.private.default_visibility();
+        let is_there = |folder: &&PathBuf| self.workspace.join(folder).symlink_metadata().is_ok();
+        let mut visibility = self.private.default_visibility();
         // A folder that does not exist is left out, since hiding it would create it.
         visibility.hidden.extend(foreign::folders().filter(|folder| is_there(&folder)));
         self.request_seeing(command, visibility, trust).await
@@ -188,40 +164,40 @@ impl CommandRunner {
     pub async fn start_server(
         &self,
         command: ServerCommand,
-    ) -> Result<(ServerProcess, ServerSocket), ServerStartError> {
+    ) -> Result<(ServerProcess, ServerSocket), ServerProcessError> {
         let ServerCommand { words, environment: own, home, network, is_sandboxed } = command;
         let words: Vec<_> = words.iter().map(|word| shell_quote(word)).collect();
         // The program's standard output is the same socket as its input. The program starts in its own folder: files that the
         // agent writes into the workspace must not become code of a program with network and secrets.
         let script = format!("cd \"$HOME\" && exec {} <&1", words.join(" "));
-        let mut visibility = self.deps.private.default_visibility();
+        let mut visibility = self.private.default_visibility();
         visibility.hidden.extend(foreign::folders());
         let request = self.request_seeing(script, visibility, Trust::Owner).await;
-        let mut request = request.map_err(ServerStartError::lasting)?;
+        let mut request = request.map_err(ServerProcessError::lasting)?;
         match &mut request.sandbox {
             Some(policy) if is_sandboxed => {
                 policy.network = network;
                 policy.write.extend(home.clone());
                 request.own.extend(home.clone());
-                request.read_only = self.instructions(&policy.write).map_err(ServerStartError::lasting)?;
+                request.read_only = self.instructions(&policy.write).map_err(ServerProcessError::lasting)?;
             }
             _ => request = ExecRequest { sandbox: None, bwrap: None, hidden: Vec::new(), shown: Vec::new(), ..request },
         }
         let mut environment = self.environment();
-        let user_home = || std::env::home_dir().unwrap_or_else(|| self.deps.workspace.clone());
+        let user_home = || std::env::home_dir().unwrap_or_else(|| self.workspace.clone());
         let home = home.filter(|_| request.sandbox.is_some()).unwrap_or_else(user_home);
         let own = own.into_iter().chain([("HOME".to_owned(), home.display().to_string())]);
         for (name, value) in own.collect::<Vec<_>>().into_iter().rev() {
             environment.retain(|(set, _)| *set != name);
             environment.push((name, value));
         }
-        ServerProcess::start(&self.deps.exe, &environment, &request).await
+        ServerProcess::start(&self.exe, &environment, &request).await
     }
 
     /// Returns the files and folders in the `writable` folders that become part of the system prompt or of the agent's tasks.
     /// Creates missing ones empty, so that they can be mounted read-only, and a program cannot create them with its own content.
     fn instructions(&self, writable: &[PathBuf]) -> Result<Vec<PathBuf>, String> {
-        let workspace = &self.deps.workspace;
+        let workspace = &self.workspace;
         let failed = |error: std::io::Error| format!("the workspace: {error}");
         let workspace_dir = Dir::open_ambient_dir(workspace, ambient_authority()).map_err(failed)?;
         let mut folders = Vec::new();
@@ -254,18 +230,18 @@ impl CommandRunner {
 
     /// Returns true if private folders can be hidden from commands on this machine.
     pub fn hides_folders(&self) -> bool {
-        sandbox_of(self.config.sandbox, &self.deps.exe).is_ok_and(|sandbox| sandbox == Sandbox::Namespaces)
+        sandbox_of(self.config.sandbox, &self.exe).is_ok_and(|sandbox| sandbox == Sandbox::Namespaces)
     }
 
     /// Returns the folders, relative to the workspace, that a process which serves several conversations does not see.
     pub(in crate::tools) fn unshared_folders(&self) -> Vec<PathBuf> {
-        self.deps.private.default_visibility().hidden.into_iter().chain(foreign::folders()).collect()
+        self.private.default_visibility().hidden.into_iter().chain(foreign::folders()).collect()
     }
 
     /// Returns true if commands can read the whole folder.
     pub(in crate::tools) fn can_read(&self, folder: &Path) -> bool {
         let Ok(folder) = folder.canonicalize() else { return false };
-        let readable = || guard::readable_paths(&self.config.read_paths, &self.deps.protected);
+        let readable = || guard::readable_paths(&self.config.read_paths, &self.protected);
         self.config.sandbox == SandboxMode::Off || readable().iter().any(|path| folder.starts_with(path))
     }
 
@@ -275,7 +251,8 @@ impl CommandRunner {
         visibility: FolderVisibility,
         trust: Trust,
     ) -> Result<ExecRequest, String> {
-        let (mode, exe) = (self.config.sandbox, self.deps.exe.clone());
+        self.restore_workspace();
+        let (mode, exe) = (self.config.sandbox, self.exe.clone());
         let found = tokio::task::spawn_blocking(move || {
             sandbox_of(mode, &exe).map(|sandbox| (sandbox, guard::namespace_support(&exe)))
         });
@@ -283,58 +260,64 @@ impl CommandRunner {
         if sandbox != Sandbox::Namespaces && trust != Trust::Owner {
             return Err(owner_only_error(sandbox));
         }
-        let mut request =
-            ExecRequest {
-                command,
-                folder: self.deps.workspace.clone(),
-                temp: self.deps.temp.clone(),
-                sandbox: if sandbox == Sandbox::Off { None } else { Some(self.policy()?) },
-                bwrap: None,
-                shares_proc: false,
-                // The temp folder lies directly in the home, and so does a workspace that daoyou created.
-                hands_over: self.deps.temp.parent().is_some_and(|home| {
-                    home != Path::new("/") && self.deps.workspace == home.join(crate::home::WORKSPACE)
-                }),
-                hidden: Vec::new(),
-                shown: Vec::new(),
-                read_only: Vec::new(),
-                own: Vec::new(),
-                limits: self.limits(),
-                background: None,
-            };
+        let mut request = ExecRequest {
+            command,
+            folder: self.workspace.clone(),
+            temp: self.temp.clone(),
+            sandbox: if sandbox == Sandbox::Off { None } else { Some(self.policy()?) },
+            bwrap: None,
+            shares_proc: false,
+            hands_over: self.is_workspace_in_home(),
+            hidden: Vec::new(),
+            shown: Vec::new(),
+            read_only: Vec::new(),
+            own: Vec::new(),
+            limits: self.limits(),
+            background: None,
+        };
         if let (Sandbox::Namespaces, NamespaceSupport::Available { bwrap, shares_proc }) = (sandbox, namespaces) {
-            let FolderVisibility { hidden, shown } = self.for_command(visibility).await?;
+            let workspace = self.workspace.clone();
+            let found = tokio::task::spawn_blocking(move || visibility.for_command(&workspace)).await;
+            let absolute = found.map_err(|error| error.to_string())?;
+            let FolderVisibility { hidden, shown } =
+                absolute.map_err(|error| format!("a private folder of the workspace cannot be hidden: {error}"))?;
             request = ExecRequest { bwrap: Some(bwrap), shares_proc, hidden, shown, ..request };
         }
         Ok(request)
     }
 
-    /// Returns the folders that appear empty to a command, and the parts of them that it sees, as absolute paths.
-    async fn for_command(&self, visibility: FolderVisibility) -> Result<FolderVisibility, String> {
-        let workspace = self.deps.workspace.clone();
-        let found = tokio::task::spawn_blocking(move || visibility.for_command(&workspace)).await;
-        let found = found.map_err(|error| error.to_string())?;
-        found.map_err(|error| format!("a private folder of the workspace cannot be hidden: {error}"))
+    /// Returns true if the workspace is the one that daoyou created in its home.
+    fn is_workspace_in_home(&self) -> bool {
+        // The temp folder lies directly in the home, and so does a workspace that daoyou created.
+        let home = self.temp.parent();
+        home.is_some_and(|home| home != Path::new("/") && self.workspace == home.join(WORKSPACE))
+    }
+
+    /// Repairs the mode of the workspace in the home: a command can take the rights of all conversations away.
+    fn restore_workspace(&self) {
+        if self.is_workspace_in_home() {
+            restore_access(&self.workspace);
+        }
     }
 
     fn limits(&self) -> CommandLimits {
         let ExecConfig { max_processes, max_memory, max_disk, .. } = &self.config;
-        CommandLimits { processes: *max_processes, memory: max_memory.0, disk: max_disk.0, reserve: self.deps.reserve }
+        CommandLimits { processes: *max_processes, memory: max_memory.0, disk: max_disk.0, reserve: self.reserve }
     }
 
     fn policy(&self) -> Result<SandboxPolicy, String> {
         // Landlock cannot exclude a part of an allowed folder.
-        let is_inside = |secret: &&PathBuf| secret.starts_with(&self.deps.workspace) && secret.exists();
-        if let Some(secret) = self.deps.protected.iter().find(is_inside) {
+        let is_inside = |secret: &&PathBuf| secret.starts_with(&self.workspace) && secret.exists();
+        if let Some(secret) = self.protected.iter().find(is_inside) {
             return Err(format!(
                 "Commands are off: the workspace holds {}, which no command may read. Choose a workspace of its own",
                 secret.display()
             ));
         }
         Ok(SandboxPolicy {
-            read: guard::readable_paths(&self.config.read_paths, &self.deps.protected),
+            read: guard::readable_paths(&self.config.read_paths, &self.protected),
             links: guard::readable_links(&self.config.read_paths),
-            write: vec![self.deps.workspace.clone()],
+            write: vec![self.workspace.clone()],
             network: self.config.network,
         })
     }
@@ -353,7 +336,7 @@ impl CommandRunner {
         if !environment.iter().any(|(name, _)| name == "PATH") {
             environment.push(("PATH".to_owned(), DEFAULT_PATH.to_owned()));
         }
-        environment.push(("HOME".to_owned(), self.deps.workspace.display().to_string()));
+        environment.push(("HOME".to_owned(), self.workspace.display().to_string()));
         // Bytecode files that Python writes next to its sources would change installed skills.
         environment.push(("PYTHONDONTWRITEBYTECODE".to_owned(), "1".to_owned()));
         environment
@@ -461,17 +444,15 @@ mod tests {
         for (link, target) in [("link", "real"), ("up", "a"), ("dangling", "nothing"), ("outside", "../elsewhere")] {
             std::os::unix::fs::symlink(target, workspace.join(link)).unwrap();
         }
-        let runner = |skills: &[&str]| {
-            let deps = RunnerDeps {
-                workspace: workspace.clone(),
-                temp: root.clone(),
-                protected: Vec::new(),
-                private: PrivateFolders::default(),
-                reserve: 0,
-                exe: PathBuf::new(),
-            };
-            let skills = skills.iter().map(|path| root.join(path)).collect();
-            CommandRunner::new(ExecConfig::default(), deps).with_skill_folders(skills)
+        let runner = |skills: &[&str]| CommandRunner {
+            config: ExecConfig::default(),
+            workspace: workspace.clone(),
+            temp: root.clone(),
+            protected: Vec::new(),
+            private: PrivateFolders::default(),
+            reserve: 0,
+            exe: PathBuf::new(),
+            skill_folders: skills.iter().map(|path| root.join(path)).collect(),
         };
         let found = |skills: &[&str]| {
             let found = runner(skills).instructions(&[workspace.clone(), own.clone()]).unwrap();

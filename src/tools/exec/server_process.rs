@@ -9,7 +9,6 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::future::FusedFuture;
-use parking_lot::Mutex;
 use tokio::io::AsyncReadExt;
 use tokio::net::UnixStream;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf, pipe};
@@ -28,21 +27,23 @@ const END_LIMIT: Duration = Duration::from_secs(7);
 const LINE_BYTES: usize = 4_096;
 const SHOWN_CHARS: usize = 300;
 
-/// The reason why a program was not started.
+/// The reason why a program that serves for long was not started, or why a call that it should serve failed, worded for the model.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ServerStartError {
+pub struct ServerProcessError {
     pub text: String,
     /// True if a retry may succeed.
     pub is_temporary: bool,
 }
 
-impl ServerStartError {
-    fn for_now(text: String) -> Self {
-        Self { text, is_temporary: true }
+impl ServerProcessError {
+    /// Creates an error after which a retry may succeed.
+    pub(in crate::tools) fn for_now(text: impl Into<String>) -> Self {
+        Self { text: text.into(), is_temporary: true }
     }
 
-    pub(super) fn lasting(text: String) -> Self {
-        Self { text, is_temporary: false }
+    /// Creates an error after which a retry fails as well.
+    pub(in crate::tools) fn lasting(text: impl Into<String>) -> Self {
+        Self { text: text.into(), is_temporary: false }
     }
 }
 
@@ -81,7 +82,7 @@ impl ServerProcess {
         exe: &Path,
         environment: &[(String, String)],
         request: &ExecRequest,
-    ) -> Result<(Self, ServerSocket), ServerStartError> {
+    ) -> Result<(Self, ServerSocket), ServerProcessError> {
         let start = || -> std::io::Result<_> {
             let (ours, theirs) = StdUnixStream::pair()?;
             let (errors, error_writer) = std::io::pipe()?;
@@ -90,9 +91,10 @@ impl ServerProcess {
             let supervisor = SupervisorClient::start(exe, environment, stdout, Stdio::from(error_writer))?;
             Ok((supervisor, UnixStream::from_std(ours)?, pipe::Receiver::from_owned_fd(OwnedFd::from(errors))?))
         };
-        let (mut supervisor, socket, errors) = start().map_err(|error| ServerStartError::for_now(error.to_string()))?;
-        let started = supervisor.start_command(request).await.map_err(ServerStartError::for_now)?;
-        started.map_err(ServerStartError::lasting)?;
+        let (mut supervisor, socket, errors) =
+            start().map_err(|error| ServerProcessError::for_now(error.to_string()))?;
+        let started = supervisor.start_command(request).await.map_err(ServerProcessError::for_now)?;
+        started.map_err(ServerProcessError::lasting)?;
         let (reader, writer) = socket.into_split();
         Ok((Self { supervisor, errors }, ServerSocket { reader, writer }))
     }
@@ -111,10 +113,10 @@ impl ServerProcess {
         on_end: impl FnOnce(&str),
     ) {
         let Self { mut supervisor, mut errors } = self;
-        let output = Mutex::new(ErrorOutput { secrets, line: Vec::new(), last_line: String::new() });
+        let mut output = ErrorOutput { secrets, line: Vec::new(), last_line: String::new() };
         let mut exit = None;
         let fault = {
-            let drain = drain(&mut errors, &output, &mut on_error_line).fuse();
+            let drain = drain(&mut errors, &mut output, &mut on_error_line).fuse();
             tokio::pin!(drain);
             let fault = tokio::select! {
                 fault = work => fault,
@@ -134,7 +136,7 @@ impl ServerProcess {
             }
             fault
         };
-        let last_line = output.into_inner().last_line();
+        let last_line = output.last_line();
         let reason = match (fault, &exit) {
             (Some(fault), _) => format!("was stopped: {fault}{last_line}"),
             (None, Some(Some(ExecReport::Ended(end)))) => format!("ended ({}){last_line}", describe(*end)),
@@ -193,10 +195,9 @@ impl ErrorOutput<'_> {
 
 /// Reads the program's error output, and passes its lines on. A carriage return ends a line too: a program shows its progress by
 /// lines that overwrite each other, and the last one counts.
-async fn drain(errors: &mut pipe::Receiver, output: &Mutex<ErrorOutput<'_>>, on_line: &mut impl FnMut(&str)) {
+async fn drain(errors: &mut pipe::Receiver, output: &mut ErrorOutput<'_>, on_line: &mut impl FnMut(&str)) {
     let mut chunk = [0; 1_024];
     while let Ok(read @ 1..) = errors.read(&mut chunk).await {
-        let mut output = output.lock();
         for piece in chunk[..read].split_inclusive(|byte| matches!(byte, b'\n' | b'\r')) {
             output.push(piece);
             if piece.ends_with(b"\n") || piece.ends_with(b"\r") {
@@ -258,11 +259,11 @@ mod tests {
         writer.write_all(b"10%\r50%\rthe disk is full\r\nbye\r").await.unwrap();
         drop(writer);
         let secrets = Live::default();
-        let output = Mutex::new(ErrorOutput { secrets: &secrets, line: Vec::new(), last_line: String::new() });
+        let mut output = ErrorOutput { secrets: &secrets, line: Vec::new(), last_line: String::new() };
         let mut lines = Vec::new();
-        drain(&mut errors, &output, &mut |line: &str| lines.push(line.to_owned())).await;
+        drain(&mut errors, &mut output, &mut |line: &str| lines.push(line.to_owned())).await;
         lines.retain(|line| !line.is_empty());
         assert_eq!(lines, ["10%", "50%", "the disk is full", "bye"]);
-        assert_eq!(output.into_inner().last_line(), ": bye");
+        assert_eq!(output.last_line(), ": bye");
     }
 }

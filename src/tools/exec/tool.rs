@@ -51,9 +51,9 @@ pub struct ExecTool {
 impl ExecTool {
     /// Creates the tool. Without `processes`, nothing runs in the background.
     pub fn new(runner: Arc<CommandRunner>, spill: Arc<SpillStore>, processes: Option<Arc<Processes>>) -> Self {
-        let config = runner.config();
+        let config = &runner.config;
         let network = if config.network { "" } else { ", no network" };
-        let sandbox = match sandbox_of(config.sandbox, runner.exe()) {
+        let sandbox = match sandbox_of(config.sandbox, &runner.exe) {
             Ok(Sandbox::Off) => String::new(),
             Ok(Sandbox::Landlock) => {
                 format!(" Sandboxed (landlock): only workspace and $TMPDIR can be written{network}, no chmod.")
@@ -86,22 +86,22 @@ impl ExecTool {
                         background"
                 .to_owned());
         }
-        let longest = self.runner.config().background_timeout.0;
+        let longest = self.runner.config.background_timeout.0;
         let asked = args.timeout.map_or(longest, |secs| Duration::from_secs(secs).min(longest));
         let label = args.label.map(|label| label.trim().to_owned()).filter(|label| !label.is_empty());
-        let output_bytes = self.runner.config().background_output.0;
+        let output_bytes = self.runner.config.background_output.0;
         let grace_ms = u64::try_from(GRACE.as_millis()).unwrap_or(u64::MAX);
         let sources = self.runner.output_sources(&args.command, context);
         let further = foreign::visibility(&args.command, context);
         let mut request = self.runner.request(args.command, further, context).await?;
         request.background = Some(BackgroundOptions { output_bytes, grace_ms, detached });
         let launch = LaunchRequest {
-            exe: self.runner.exe().to_owned(),
+            exe: self.runner.exe.clone(),
             environment: self.runner.environment(),
             request,
             label: label.clone(),
             timeout: (!detached).then_some(asked),
-            at_once: self.runner.config().background,
+            at_once: self.runner.config.background,
         };
         // The turn that answers the end of the command reads its output.
         let mut process_context = context.clone();
@@ -130,14 +130,13 @@ impl ExecTool {
         if args.background == Some(true) || args.detach == Some(true) {
             return self.start_in_background(args, context).await;
         }
-        let limit = args.timeout.map_or(self.runner.config().timeout.0, |secs| {
-            Duration::from_secs(secs).min(self.runner.config().timeout.0)
-        });
+        let longest = self.runner.config.timeout.0;
+        let limit = args.timeout.map_or(longest, |secs| Duration::from_secs(secs).min(longest));
         let sources = self.runner.output_sources(&args.command, context);
         let further = foreign::visibility(&args.command, context);
         let environment = self.runner.environment();
         let command = ShellCommand { command: args.command, environment, limit, further };
-        let mut capture = OutputCapture::new(Arc::clone(&self.spill), context, !sources.is_empty());
+        let mut capture = OutputCapture::new(&self.spill, context, !sources.is_empty());
         let ended = self.runner.run(command, context, &mut |bytes| capture.push(bytes)).await?;
         let whole = self.definition.output_limit;
         let output_limit =

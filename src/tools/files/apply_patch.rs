@@ -2,18 +2,18 @@
 
 use std::sync::Arc;
 
-use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 
 use super::delete::{move_to_trash, new_record};
-use super::patch_plan::{PatchPlan, PatchedFiles, PlannedFile, plan};
+use super::file_tool::WriteTool;
+use super::patch_plan::{PatchPlan, PlannedFile, plan};
 use super::patch_text::{FileChange, FilePatch, parse_patch};
-use super::scope::{ReadScope, WriteScope, run_on_jail};
-use crate::guard::{FileContent, Jail, JailError, JailWriter, Taint};
+use super::scope::{ReadScope, WriteScope};
+use crate::guard::{Jail, JailWriter};
 use crate::tools::trash::{Trash, TrashRecord};
-use crate::tools::{ReplayPolicy, Tool, ToolContext, ToolDefinition, ToolOutcome};
+use crate::tools::{ReplayPolicy, Tool, ToolContext, ToolDefinition};
 
 #[derive(Deserialize, JsonSchema)]
 struct ApplyPatchArgs {
@@ -21,85 +21,34 @@ struct ApplyPatchArgs {
     patch: String,
 }
 
-/// The tool `apply_patch`.
-pub struct ApplyPatch {
-    definition: ToolDefinition,
-    files: WriteScope,
-    scope: ReadScope,
-    trash: Arc<Trash>,
+/// Returns the tool `apply_patch`. `reads` determines the sources of the files' content, because an error shows a part of it.
+pub fn apply_patch(files: WriteScope, reads: ReadScope, trash: Arc<Trash>) -> Arc<dyn Tool> {
+    let description = "Change, add, delete and move files by a patch, all or none.";
+    let definition = ToolDefinition::changing::<ApplyPatchArgs>("apply_patch", description, ReplayPolicy::Once);
+    let work = move |jail: &Jail, args: &ApplyPatchArgs, context: &ToolContext| {
+        let (patch, record, writer) = (parse_patch(&args.patch)?, new_record(context), jail.writer());
+        let plan = plan(&patch, &writer)?;
+        write_plan(&plan, &writer, &|path| remove_file(jail, &trash, path, &record))?;
+        let is_addition = patch.iter().all(|file| matches!(file.change, FileChange::Add { .. }));
+        let verb = if is_addition { "Added" } else { "Changed" };
+        Ok::<_, String>(format!("{verb} {} files:\n{}", plan.summary.len(), plan.summary.join("\n")))
+    };
+    let tool = WriteTool::with_paths(definition, files, &["patch"], changed_paths, work);
+    let check = |arguments: &Value| patch_of(arguments).map(|_| ());
+    Arc::new(WriteTool { reads: Some(reads), check, ..tool })
 }
 
-impl ApplyPatch {
-    /// Creates the tool. `scope` determines the sources of the files' content, because an error shows a part of it.
-    pub fn new(files: WriteScope, scope: ReadScope, trash: Arc<Trash>) -> Self {
-        let description = "Change, add, delete and move files by a patch, all or none.";
-        let definition = ToolDefinition {
-            // Text from a file or page must not determine which files are changed.
-            literal_arguments: &["patch"],
-            ..ToolDefinition::changing::<ApplyPatchArgs>("apply_patch", description, ReplayPolicy::Once)
-        };
-        Self { definition, files, scope, trash }
-    }
-
-    fn sources(&self, arguments: &Value, context: &ToolContext) -> Taint {
-        let patch = parse_patch(arguments["patch"].as_str().unwrap_or_default()).unwrap_or_default();
-        patch.iter().flat_map(FilePatch::paths).flat_map(|path| self.scope.sources_of(path, context)).collect()
-    }
+/// Parses the patch of a call.
+///
+/// # Errors
+/// The patch is invalid; the text is for the model.
+fn patch_of(arguments: &Value) -> Result<Vec<FilePatch>, String> {
+    parse_patch(arguments["patch"].as_str().unwrap_or_default())
 }
 
-#[async_trait]
-impl Tool for ApplyPatch {
-    fn definition(&self) -> &ToolDefinition {
-        &self.definition
-    }
-
-    fn validate(&self, arguments: &Value, _: &ToolContext) -> Result<(), String> {
-        parse_patch(arguments["patch"].as_str().unwrap_or_default()).map(|_| ())
-    }
-
-    fn may_taint(&self, arguments: &Value, context: &ToolContext) -> bool {
-        !self.sources(arguments, context).is_empty()
-    }
-
-    fn is_restricted(&self, arguments: &Value, context: &ToolContext) -> bool {
-        let patch = parse_patch(arguments["patch"].as_str().unwrap_or_default()).unwrap_or_default();
-        let paths = patch.iter().flat_map(FilePatch::paths);
-        patch.is_empty() || self.files.is_restricted(paths, context)
-    }
-
-    async fn call(&self, arguments: Value, context: &ToolContext) -> ToolOutcome {
-        let sources = self.sources(&arguments, context);
-        let (trash, record) = (Arc::clone(&self.trash), new_record(context));
-        let mut outcome = run_on_jail(self.files.for_turn(context), arguments, move |jail, args: ApplyPatchArgs| {
-            let patch = parse_patch(&args.patch)?;
-            let writer = jail.writer();
-            let plan = plan(&patch, &WorkspaceFiles(&writer))?;
-            write_plan(&plan, &writer, &|path| remove_file(jail, &trash, path, &record))?;
-            let is_addition = patch.iter().all(|file| matches!(file.change, FileChange::Add { .. }));
-            let verb = if is_addition { "Added" } else { "Changed" };
-            Ok::<_, String>(format!("{verb} {} files:\n{}", plan.summary.len(), plan.summary.join("\n")))
-        })
-        .await;
-        outcome.result.add_sources(sources);
-        outcome
-    }
-}
-
-/// The current files of the workspace.
-struct WorkspaceFiles<'a>(&'a JailWriter<'a>);
-
-impl PatchedFiles for WorkspaceFiles<'_> {
-    fn read(&self, path: &str) -> Result<Option<FileContent>, String> {
-        match self.0.read(path) {
-            Ok(opened) => Ok(Some(opened)),
-            Err(JailError::Missing(_)) => Ok(None),
-            Err(error) => Err(format!("{error}; nothing was changed")),
-        }
-    }
-
-    fn mode(&self, path: &str) -> Result<Option<u32>, String> {
-        self.0.mode(path).map_err(|error| format!("{error}; nothing was changed"))
-    }
+/// Returns the paths that the patch of a call names; none if it is invalid.
+fn changed_paths(arguments: &Value) -> Vec<String> {
+    patch_of(arguments).iter().flatten().flat_map(FilePatch::paths).map(str::to_owned).collect()
 }
 
 /// Writes the files of a plan: first the files that remain, then the removals. If a write is refused, the files before it get

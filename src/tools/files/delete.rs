@@ -33,8 +33,8 @@ struct DeleteFileArgs {
 pub fn delete_file(scope: WriteScope, trash: Arc<Trash>) -> Arc<dyn Tool> {
     let description = "Move a file or folder to the trash.";
     // A second run finds the entry that the first run created.
-    let definition = ToolDefinition::changing::<DeleteFileArgs>("delete_file", description, ReplayPolicy::Idempotent);
-    Arc::new(WriteTool::new(definition, scope, move |jail, args: DeleteFileArgs, context| {
+    let definition = ToolDefinition::changing::<DeleteFileArgs>("delete_file", description, ReplayPolicy::Overwrites);
+    Arc::new(WriteTool::new(definition, scope, move |jail, args: &DeleteFileArgs, context| {
         if args.recursive == Some(false) && is_filled_folder(jail, &args.path) {
             return Err(format!("{}: a folder that is not empty; recursive = true moves all of it", args.path));
         }

@@ -1,18 +1,20 @@
 //! The tool `edit_file`, which replaces text that occurs exactly once, or every occurrence on request. It never reports a change
 //! that it did not make.
 
-use async_trait::async_trait;
+use std::sync::Arc;
+
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::diff::{DiffLimits, FileDiff, render_diffs};
+use super::diff::{DIFF_OF_ONE_FILE, FileDiff, render_diffs};
+use super::file_tool::WriteTool;
 use super::line_match::{BlockPlace, BlockSearch, line_list, nearest_lines};
-use super::scope::{ReadScope, WriteScope, run_on_jail};
+use super::scope::{ReadScope, WriteScope};
 use super::text_file::TextFile;
-use crate::guard::FileContent;
-use crate::text::truncate;
-use crate::tools::{ReplayPolicy, Tool, ToolContext, ToolDefinition, ToolOutcome};
+use crate::guard::{FileContent, Jail};
+use crate::text::{plural, truncate};
+use crate::tools::{ReplayPolicy, Tool, ToolContext, ToolDefinition};
 
 /// The maximum number of lines that the search for similar text compares, and the number of characters of each that an error
 /// shows.
@@ -66,62 +68,32 @@ impl EditFileArgs {
     }
 }
 
-/// The tool `edit_file`.
-pub struct EditFile {
-    definition: ToolDefinition,
-    files: WriteScope,
-    scope: ReadScope,
+/// Returns the tool `edit_file`. `reads` determines the sources of the files' content, because the result shows a part of it.
+pub fn edit_file(files: WriteScope, reads: ReadScope) -> Arc<dyn Tool> {
+    let description = "Replace text in a file.";
+    let definition = ToolDefinition::changing::<EditFileArgs>("edit_file", description, ReplayPolicy::Once);
+    let work = |jail: &Jail, args: &EditFileArgs, _: &ToolContext| {
+        let edits = args.all_edits()?;
+        jail.edit(&args.path, |opened| apply_edits(opened, &edits))
+    };
+    Arc::new(WriteTool { reads: Some(reads), check: check_edits, ..WriteTool::new(definition, files, work) })
 }
 
-impl EditFile {
-    /// Creates the tool. `scope` determines the sources of the files' content, because the result shows a part of it.
-    pub fn new(files: WriteScope, scope: ReadScope) -> Self {
-        let definition = ToolDefinition {
-            // Text from a file or page must not determine which file is overwritten.
-            literal_arguments: &["path"],
-            ..ToolDefinition::changing::<EditFileArgs>("edit_file", "Replace text in a file.", ReplayPolicy::Once)
-        };
-        Self { definition, files, scope }
-    }
-}
-
-#[async_trait]
-impl Tool for EditFile {
-    fn definition(&self) -> &ToolDefinition {
-        &self.definition
-    }
-
-    fn validate(&self, arguments: &Value, _: &ToolContext) -> Result<(), String> {
-        let args: EditFileArgs = serde_json::from_value(arguments.clone()).map_err(|error| error.to_string())?;
-        for edit in args.all_edits()? {
-            if edit.old_text.is_empty() {
-                return Err("old_text is empty; use write_file for a whole file".to_owned());
-            }
-            if edit.old_text == edit.new_text {
-                return Err("old_text and new_text are the same; nothing was changed".to_owned());
-            }
+/// Checks that a call has edits, not too many, and that each names a text and another one in its place.
+///
+/// # Errors
+/// The call is invalid; the text is for the model.
+fn check_edits(arguments: &Value) -> Result<(), String> {
+    let args: EditFileArgs = serde_json::from_value(arguments.clone()).map_err(|error| error.to_string())?;
+    for edit in args.all_edits()? {
+        if edit.old_text.is_empty() {
+            return Err("old_text is empty; use write_file for a whole file".to_owned());
         }
-        Ok(())
+        if edit.old_text == edit.new_text {
+            return Err("old_text and new_text are the same; nothing was changed".to_owned());
+        }
     }
-
-    fn may_taint(&self, arguments: &Value, context: &ToolContext) -> bool {
-        !self.scope.sources(arguments, context).is_empty()
-    }
-
-    fn is_restricted(&self, arguments: &Value, context: &ToolContext) -> bool {
-        self.files.is_path_restricted(arguments, context)
-    }
-
-    async fn call(&self, arguments: Value, context: &ToolContext) -> ToolOutcome {
-        let source = self.scope.sources(&arguments, context);
-        let mut outcome = run_on_jail(self.files.for_turn(context), arguments, |jail, args: EditFileArgs| {
-            let edits = args.all_edits()?;
-            jail.edit(&args.path, |opened| apply_edits(opened, &edits))
-        })
-        .await;
-        outcome.result.add_sources(source);
-        outcome
-    }
+    Ok(())
 }
 
 /// Returns the new content of a file, and the report for the model.
@@ -146,9 +118,8 @@ fn apply_edits(opened: &FileContent, edits: &[TextEdit]) -> Result<(Vec<u8>, Str
         return Err(format!("{shown} would be as it was; nothing was changed"));
     }
     let bytes = file.encode(&text)?;
-    let plural = if count == 1 { "occurrence" } else { "occurrences" };
     let note = if is_tolerant { " (spaces differed)" } else { "" };
-    Ok((bytes, format!("Replaced {count} {plural} in {shown}{note}\n{}", diff(&file.text, &text))))
+    Ok((bytes, format!("Replaced {} in {shown}{note}\n{}", plural(count, "occurrence"), diff(&file.text, &text))))
 }
 
 /// The text after a replacement.
@@ -186,8 +157,7 @@ fn replace_block(text: &str, old: &str, new: &str, all: bool, shown: &str) -> Re
     let places = BlockSearch::new(&bodies).tolerant(&block, 0)?;
     match places.len() {
         0 => return Err(format!("old_text was not found in {shown}; nothing was changed{}", hint(&bodies, old))),
-        1 => {}
-        _ if all => {}
+        count if count == 1 || all => {}
         _ => {
             let lines = places.iter().map(|place| place.line + 1);
             return Err(ambiguous(shown, lines, " if spaces do not count"));
@@ -238,7 +208,7 @@ fn hint(lines: &[&str], old: &str) -> String {
 /// Returns the difference of two texts as a unified diff without file names.
 fn diff(old: &str, new: &str) -> String {
     let change = FileDiff { shown: None, old: old.into(), new: new.into() };
-    render_diffs([change].into_iter(), DiffLimits::FILE).join("\n")
+    render_diffs([change].into_iter(), DIFF_OF_ONE_FILE).join("\n")
 }
 
 #[cfg(test)]

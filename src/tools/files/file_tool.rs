@@ -7,10 +7,9 @@ use async_trait::async_trait;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio::sync::Semaphore;
-use tokio_util::sync::CancellationToken;
 
 use super::scope::{ForeignFiles, ReadScope, WriteScope, run_on_jail};
-use crate::guard::{Jail, StopSignal, WalkStop};
+use crate::guard::{Jail, StopSignal, Taint, WalkSelection, WalkStop};
 use crate::tools::{Tool, ToolContext, ToolDefinition, ToolOutcome};
 
 /// The longest time limit of a search. If `tools.timeout` is short, the limit is half of it.
@@ -32,8 +31,8 @@ pub(in crate::tools) struct ReadContext {
 }
 
 impl ReadContext {
-    pub(in crate::tools) fn new(limit: Duration, cancel: CancellationToken, foreign: ForeignFiles) -> Self {
-        Self { limit, stop: StopSignal::new(limit, cancel), foreign }
+    pub(in crate::tools) fn new(limit: Duration, context: &ToolContext) -> Self {
+        Self { limit, stop: StopSignal::new(limit, context.cancel.clone()), foreign: ForeignFiles::of(context) }
     }
 
     /// Returns the note that the work stopped before everything was read.
@@ -51,11 +50,11 @@ impl ReadContext {
 }
 
 /// The function that does the work of a tool, with the jail of the turn.
-type Work<Args, Context> = dyn Fn(&Jail, Args, &Context) -> ToolOutcome + Send + Sync;
+pub(super) type Work<Args, Context> = dyn Fn(&Jail, &Args, &Context) -> ToolOutcome + Send + Sync;
 
 /// Where the names or the content of files lie that a result shows.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum ShownFiles {
+pub(in crate::tools) enum ShownFiles {
     Nowhere,
     /// Only in the folder that the call names; a result for a folder above `mail/` and `scratch/` shows nothing in these.
     InFolder,
@@ -80,21 +79,11 @@ impl<Args> ReadTool<Args> {
         definition: ToolDefinition,
         scope: ReadScope,
         timeout: Duration,
-        work: impl Fn(&Jail, Args, &ReadContext) -> Done + Send + Sync + 'static,
+        shows: ShownFiles,
+        work: impl Fn(&Jail, &Args, &ReadContext) -> Done + Send + Sync + 'static,
     ) -> Self {
-        let work = Arc::new(move |jail: &Jail, args, context: &ReadContext| work(jail, args, context).into());
-        Self { definition, scope, limit: search_limit(timeout), shows: ShownFiles::Nowhere, places: None, work }
-    }
-
-    /// Returns the same tool, with results that show the content or the names of files anywhere below the folder of a call.
-    pub(in crate::tools) fn showing_content(self) -> Self {
-        Self { shows: ShownFiles::Below, ..self }
-    }
-
-    /// Returns the same tool, with results that show the entries of the folder of a call, but not those of `mail/` and `scratch/`
-    /// if the folder lies above them.
-    pub(in crate::tools) fn showing_entries(self) -> Self {
-        Self { shows: ShownFiles::InFolder, ..self }
+        let work = Arc::new(move |jail: &Jail, args: &Args, context: &ReadContext| work(jail, args, context).into());
+        Self { definition, scope, limit: search_limit(timeout), shows, places: None, work }
     }
 
     /// Returns the same tool, with at most `number` calls running at the same time.
@@ -123,7 +112,8 @@ impl<Args: DeserializeOwned + Send + 'static> Tool for ReadTool<Args> {
     }
 
     async fn cache_stamp(&self, arguments: &Value, context: &ToolContext) -> Option<String> {
-        self.scope.stamp_of_all(arguments["path"].as_str().unwrap_or("."), context).await
+        let path = arguments["path"].as_str().unwrap_or(".").to_owned();
+        self.scope.tree_stamp(path, |_, _| WalkSelection::Usual, context).await
     }
 
     async fn call(&self, arguments: Value, context: &ToolContext) -> ToolOutcome {
@@ -133,10 +123,10 @@ impl<Args: DeserializeOwned + Send + 'static> Tool for ReadTool<Args> {
             Some(places) => Arc::clone(places).acquire_owned().await.ok(),
             None => None,
         };
-        let context = ReadContext::new(self.limit, context.cancel.clone(), ForeignFiles::of(context));
+        let context = ReadContext::new(self.limit, context);
         run_on_jail(jail, arguments, move |jail, args| {
             let _place = place;
-            work(jail, args, &context)
+            work(jail, &args, &context)
         })
         .await
     }
@@ -153,22 +143,48 @@ pub(in crate::tools) fn files_word(count: usize) -> &'static str {
     if count == 1 { "file" } else { "files" }
 }
 
-/// A tool that changes the file or folder at the argument `path`.
+/// A tool that changes files or folders.
 pub(super) struct WriteTool<Args> {
-    definition: ToolDefinition,
-    scope: WriteScope,
-    work: Arc<Work<Args, ToolContext>>,
+    pub definition: ToolDefinition,
+    pub scope: WriteScope,
+    /// Determines the sources of the files' content, for a tool whose results show a part of it.
+    pub reads: Option<ReadScope>,
+    /// Returns the paths that a call changes.
+    pub paths: fn(&Value) -> Vec<String>,
+    /// Checks the rules of [`Tool::validate`].
+    pub check: fn(&Value) -> Result<(), String>,
+    pub work: Arc<Work<Args, ToolContext>>,
 }
 
 impl<Args> WriteTool<Args> {
+    /// Creates a tool that changes the file or folder at the argument `path`, and whose results show no content.
     pub(super) fn new<Done: Into<ToolOutcome>>(
         definition: ToolDefinition,
         scope: WriteScope,
-        work: impl Fn(&Jail, Args, &ToolContext) -> Done + Send + Sync + 'static,
+        work: impl Fn(&Jail, &Args, &ToolContext) -> Done + Send + Sync + 'static,
     ) -> Self {
-        // Text from a file or page must not determine what is changed.
-        let definition = ToolDefinition { literal_arguments: &["path"], ..definition };
-        Self { definition, scope, work: Arc::new(move |jail, args, context| work(jail, args, context).into()) }
+        let paths = |arguments: &Value| arguments["path"].as_str().map(str::to_owned).into_iter().collect();
+        Self::with_paths(definition, scope, &["path"], paths, work)
+    }
+
+    /// Creates a tool that changes the files or folders that `paths` returns for a call. `literal_arguments` are the arguments
+    /// that name them: text from a file or page must not determine what is changed.
+    pub(super) fn with_paths<Done: Into<ToolOutcome>>(
+        definition: ToolDefinition,
+        scope: WriteScope,
+        literal_arguments: &'static [&'static str],
+        paths: fn(&Value) -> Vec<String>,
+        work: impl Fn(&Jail, &Args, &ToolContext) -> Done + Send + Sync + 'static,
+    ) -> Self {
+        let definition = ToolDefinition { literal_arguments, ..definition };
+        let work = Arc::new(move |jail: &Jail, args: &Args, context: &ToolContext| work(jail, args, context).into());
+        Self { definition, scope, reads: None, paths, check: |_| Ok(()), work }
+    }
+
+    /// Returns the sources of the content that the result of a call shows.
+    fn sources(&self, arguments: &Value, context: &ToolContext) -> Taint {
+        let Some(reads) = &self.reads else { return Taint::default() };
+        (self.paths)(arguments).iter().flat_map(|path| reads.sources_of(path, context)).collect()
     }
 }
 
@@ -178,12 +194,24 @@ impl<Args: DeserializeOwned + Send + 'static> Tool for WriteTool<Args> {
         &self.definition
     }
 
+    fn validate(&self, arguments: &Value, _: &ToolContext) -> Result<(), String> {
+        (self.check)(arguments)
+    }
+
+    fn may_taint(&self, arguments: &Value, context: &ToolContext) -> bool {
+        !self.sources(arguments, context).is_empty()
+    }
+
     fn is_restricted(&self, arguments: &Value, context: &ToolContext) -> bool {
-        self.scope.is_path_restricted(arguments, context)
+        let paths = (self.paths)(arguments);
+        paths.is_empty() || self.scope.is_restricted(paths.iter().map(String::as_str), context)
     }
 
     async fn call(&self, arguments: Value, context: &ToolContext) -> ToolOutcome {
+        let sources = self.sources(&arguments, context);
         let (work, jail, context) = (Arc::clone(&self.work), self.scope.for_turn(context), context.clone());
-        run_on_jail(jail, arguments, move |jail, args| work(jail, args, &context)).await
+        let mut outcome = run_on_jail(jail, arguments, move |jail, args| work(jail, &args, &context)).await;
+        outcome.result.add_sources(sources);
+        outcome
     }
 }

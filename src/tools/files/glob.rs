@@ -11,9 +11,9 @@ use parking_lot::Mutex;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::file_tool::{ReadContext, ReadTool};
-use super::scope::{ForeignFiles, ReadScope};
-use crate::guard::{EntryKind, Jail, JailError, Taint, Walk, WalkSelection, WalkStop, WalkVisitor, WalkedEntry};
+use super::file_tool::{ReadContext, ReadTool, ShownFiles};
+use super::scope::ReadScope;
+use crate::guard::{EntryKind, Jail, JailError, Taint, Walk, WalkSelection, WalkStop, WalkedEntry};
 use crate::text::one_line;
 use crate::tools::{OutputLimit, Tool, ToolDefinition, ToolResult};
 
@@ -35,8 +35,7 @@ pub fn glob(scope: ReadScope, timeout: Duration) -> Arc<dyn Tool> {
         output_limit: OutputLimit { chars: 16_000, lines: MAX_SHOWN + 2 },
         ..ToolDefinition::reading::<GlobArgs>("glob", "Find files by name, newest first.")
     };
-    let tool = ReadTool::new(definition, scope, timeout, |jail, args: GlobArgs, context| find(jail, &args, context));
-    Arc::new(tool.showing_content())
+    Arc::new(ReadTool::new(definition, scope, timeout, ShownFiles::Below, find))
 }
 
 /// A pattern, split into a leading folder without wildcards and the rest.
@@ -159,31 +158,6 @@ struct GlobMatches {
     deeper: NewestPaths,
 }
 
-struct Collector<'a> {
-    pattern: &'a PathPattern,
-    found: &'a Mutex<GlobMatches>,
-    foreign: &'a ForeignFiles,
-}
-
-impl WalkVisitor for Collector<'_> {
-    fn visit(&mut self, entry: &WalkedEntry<'_>) {
-        let path = entry.path();
-        let is_file = entry.kind == EntryKind::File;
-        let is_direct = self.pattern.matcher.is_match(&path);
-        if !is_direct && !is_file {
-            return;
-        }
-        let modified = entry.modified().unwrap_or(SystemTime::UNIX_EPOCH);
-        let (shown, source) = (entry.shown(), entry.workspace_path().and_then(|path| self.foreign.name_source(&path)));
-        let mut found = self.found.lock();
-        match (is_file, is_direct) {
-            (true, true) => found.files.add(modified, shown, source),
-            (true, false) => found.deeper.add(modified, shown, source),
-            (false, _) => found.folders.add(modified, format!("{shown}/"), source),
-        }
-    }
-}
-
 fn find(jail: &Jail, args: &GlobArgs, context: &ReadContext) -> Result<ToolResult, String> {
     let ReadContext { stop, foreign, .. } = context;
     let path = args.path.as_deref().unwrap_or(".");
@@ -202,7 +176,23 @@ fn find(jail: &Jail, args: &GlobArgs, context: &ReadContext) -> Result<ToolResul
     match walk {
         Ok(walk) => {
             let select = |path: &Path, kind| pattern.selection(path, kind);
-            walk.run(&select, || Collector { pattern: &pattern, found: &found, foreign });
+            let collect = |entry: &WalkedEntry<'_>| {
+                let path = entry.path();
+                let is_file = entry.kind == EntryKind::File;
+                let is_direct = pattern.matcher.is_match(&path);
+                if !is_direct && !is_file {
+                    return;
+                }
+                let modified = entry.modified().unwrap_or(SystemTime::UNIX_EPOCH);
+                let source = entry.workspace_path().and_then(|path| foreign.name_source(&path));
+                let (shown, mut found) = (entry.shown(), found.lock());
+                match (is_file, is_direct) {
+                    (true, true) => found.files.add(modified, shown, source),
+                    (true, false) => found.deeper.add(modified, shown, source),
+                    (false, _) => found.folders.add(modified, format!("{shown}/"), source),
+                }
+            };
+            walk.run(&select, || collect);
             left_out.extend(walk.skipped.list().into_iter().filter(|(_, what)| *what != "special"));
         }
         Err(JailError::Missing(_) | JailError::NotFolder(_)) => {}

@@ -15,7 +15,7 @@ use tokio::sync::Semaphore;
 
 use super::file_tool::{CACHED, ReadContext, files_word, search_limit, skip_note};
 use super::read::{START_BYTES, text_encoding};
-use super::scope::{ForeignFiles, ReadScope, run_on_jail};
+use super::scope::{ReadScope, run_on_jail};
 use super::search::{MAX_MATCHES, Search};
 use crate::guard::{EntryKind, Jail, JailError, KnownSecrets, Walk, WalkSelection, WalkStop};
 use crate::postprocess::FileLines;
@@ -80,7 +80,7 @@ impl Tool for Grep {
     }
 
     fn may_taint(&self, arguments: &Value, context: &ToolContext) -> bool {
-        self.scope.may_hold_foreign(arguments, context)
+        self.scope.may_hold_foreign(arguments, context) || self.scope.may_hold_history(arguments)
     }
 
     async fn cache_stamp(&self, arguments: &Value, context: &ToolContext) -> Option<String> {
@@ -92,14 +92,14 @@ impl Tool for Grep {
 
     async fn call(&self, arguments: Value, context: &ToolContext) -> ToolOutcome {
         let jail = self.scope.for_turn(context);
-        let (limit, foreign, cancel) = (self.limit, ForeignFiles::of(context), context.cancel.clone());
-        let secrets = self.secrets.clone();
+        let (limit, secrets, turn) = (self.limit, self.secrets.clone(), context.clone());
         let search = async {
             // The work keeps its permit until it ends, even if the caller no longer waits.
             let place = Arc::clone(&self.places).acquire_owned().await;
             run_on_jail(jail, arguments, move |jail, args: GrepArgs| {
                 let _place = place;
-                grep(jail, &args, &secrets, &ReadContext::new(limit, cancel, foreign))
+                // The time limit does not include the wait for a thread.
+                grep(jail, &args, &secrets, &ReadContext::new(limit, &turn))
             })
             .await
         };
@@ -141,7 +141,7 @@ impl FileLines for JailLines {
 fn grep(jail: &Jail, args: &GrepArgs, secrets: &KnownSecrets, context: &ReadContext) -> Result<ToolResult, String> {
     let ReadContext { limit, stop, foreign } = context;
     let wanted = args.max_results.map_or(DEFAULT_MATCHES, |wanted| wanted.get() as usize).min(MAX_MATCHES);
-    let search = Search::new(&args.pattern, args.ignore_case.unwrap_or(false), wanted, stop)?.without(secrets);
+    let search = Search::new(&args.pattern, args.ignore_case.unwrap_or(false), wanted, stop, secrets)?;
     let globs = args.glob.as_deref().map(overrides).transpose()?;
     let path = args.path.as_deref().unwrap_or(".");
     let skipped = match Walk::new(jail, path, stop) {
@@ -184,7 +184,7 @@ fn grep(jail: &Jail, args: &GrepArgs, secrets: &KnownSecrets, context: &ReadCont
         Some(WalkStop::Cancelled) => Some("[cancelled before all was searched]".to_owned()),
         None => None,
     });
-    let skipped: Vec<_> = found.skipped.into_iter().chain(skipped).collect();
+    let skipped: Vec<_> = found.skipped().chain(skipped).collect();
     lines.push(format!("[searched {} {}{}]", found.searched, files_word(found.searched), skip_note(&skipped)));
     result.content = lines.join("\n");
     Ok(result)

@@ -224,6 +224,7 @@ async fn private_folders_are_not_searched_for_others() {
 async fn lines_of_mails_are_marked() {
     let fixture = fixture();
     fixture.write(&[("mail/own.txt", "one\n"), ("mail/other.txt", "one\n")]);
+    fixture.write(&[("memory/HISTORY-20260101-000000.md", "a summary\n")]);
     let context = ToolContext { files: ["mail/own.txt".to_owned()].into(), ..context() };
     for (arguments, expected) in [
         (json!({"pattern": "one"}), &["file:mail/other.txt"][..]),
@@ -232,6 +233,7 @@ async fn lines_of_mails_are_marked() {
         (json!({"pattern": "one", "path": "mail/own.txt"}), &[]),
         (json!({"pattern": "one", "path": "src/../mail/other.txt"}), &["file:mail/other.txt"]),
         (json!({"pattern": "one", "path": "mail"}), &["file:mail/other.txt"]),
+        (json!({"pattern": "a summary", "path": "memory"}), &["file:memory/HISTORY-20260101-000000.md"]),
     ] {
         let result = fixture.run("grep", &arguments, &context).await.result;
         let sources: Vec<_> = result.taint.iter().cloned().collect();

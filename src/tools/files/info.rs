@@ -10,9 +10,10 @@ use rustix::fs::FileType;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::file_tool::ReadTool;
+use super::file_tool::{ReadTool, ShownFiles};
 use super::scope::ReadScope;
 use crate::guard::{EntryFacts, Jail, JailError};
+use crate::text::plural;
 use crate::tools::{Tool, ToolDefinition};
 
 /// The maximum number of entries of a folder that are counted.
@@ -28,7 +29,9 @@ struct FileInfoArgs {
 /// Returns the tool `file_info`, which describes what a path names.
 pub fn file_info(scope: ReadScope, timeout: Duration) -> Arc<dyn Tool> {
     let definition = ToolDefinition::reading::<FileInfoArgs>("file_info", "Kind, size, time and encoding of a file.");
-    Arc::new(ReadTool::new(definition, scope, timeout, |jail, args: FileInfoArgs, _| info(jail, &args.path)))
+    Arc::new(ReadTool::new(definition, scope, timeout, ShownFiles::Nowhere, |jail, args: &FileInfoArgs, _| {
+        info(jail, &args.path)
+    }))
 }
 
 fn info(jail: &Jail, path: &str) -> Result<String, JailError> {
@@ -99,9 +102,7 @@ fn describe(bytes: &[u8]) -> String {
         }
     };
     let media_type = media_type.filter(|media_type| media_type.starts_with("text/")).unwrap_or("text/plain");
-    let lines = text.lines().count();
-    let unit = if lines == 1 { "line" } else { "lines" };
-    format!("{media_type}, {encoding}, {lines} {unit}")
+    format!("{media_type}, {encoding}, {}", plural(text.lines().count(), "line"))
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use globset::GlobMatcher;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::file_tool::ReadTool;
+use super::file_tool::{ReadTool, ShownFiles};
 use super::glob::compile;
 use super::scope::{ForeignFiles, ReadScope, real_workspace_path};
 use crate::guard::{Jail, show_listed};
@@ -34,11 +34,10 @@ pub fn list_dir(scope: ReadScope, timeout: Duration) -> Arc<dyn Tool> {
         output_limit: OutputLimit { chars: 16_000, lines: MAX_SHOWN + 2 },
         ..ToolDefinition::reading::<ListDirArgs>("list_dir", description)
     };
-    let tool = ReadTool::new(definition, scope, timeout, |jail, args: ListDirArgs, context| {
+    Arc::new(ReadTool::new(definition, scope, timeout, ShownFiles::InFolder, |jail, args: &ListDirArgs, context| {
         let pattern = args.pattern.as_deref().map(name_pattern).transpose()?;
         list(jail, args.path.as_deref().unwrap_or("."), pattern.as_ref(), &context.foreign)
-    });
-    Arc::new(tool.showing_entries())
+    }))
 }
 
 fn name_pattern(pattern: &str) -> Result<GlobMatcher, String> {

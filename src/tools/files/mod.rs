@@ -23,12 +23,12 @@ mod text_stream;
 mod tree_stamp;
 mod write;
 
-pub use apply_patch::ApplyPatch;
+pub use apply_patch::apply_patch;
 pub(super) use apply_patch::write_plan;
 pub use delete::delete_file;
-pub(super) use diff::{DiffLimits, FileDiff, render_diffs};
-pub use edit::EditFile;
-pub(super) use file_tool::{CACHED, ReadContext, ReadTool, files_word, search_limit, skip_note};
+pub(super) use diff::{DIFFS_OF_MANY_FILES, FileDiff, render_diffs};
+pub use edit::edit_file;
+pub(super) use file_tool::{CACHED, ReadContext, ReadTool, ShownFiles, files_word, search_limit, skip_note};
 pub use glob::glob;
 pub use grep::Grep;
 pub use info::file_info;

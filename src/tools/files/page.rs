@@ -3,13 +3,7 @@
 use std::io::Read;
 
 use super::text_stream::TextStream;
-
-/// The maximum size of a page. The characters include the line numbers.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct PageLimit {
-    pub lines: usize,
-    pub chars: usize,
-}
+use crate::tools::OutputLimit;
 
 /// The requested part of a text.
 #[derive(Clone, Copy, Debug)]
@@ -18,7 +12,8 @@ pub(super) struct PageRequest {
     pub line: usize,
     /// The first character of that line, starting from 1.
     pub column: usize,
-    pub limit: PageLimit,
+    /// The maximum size of the page. The characters include the line numbers.
+    pub limit: OutputLimit,
     /// True if the text is read to its end, so that its lines can be counted.
     pub counts_lines: bool,
 }
@@ -38,7 +33,7 @@ pub(super) struct TextPage {
 /// # Errors
 /// The text has no such line or column, or cannot be read.
 pub(super) fn read_page<R: Read>(
-    mut stream: TextStream<R>,
+    mut stream: TextStream<'_, R>,
     request: PageRequest,
     size: &str,
 ) -> Result<TextPage, String> {
@@ -192,21 +187,21 @@ mod tests {
     use proptest::prelude::*;
     use tokio_util::sync::CancellationToken;
 
-    use super::super::text_stream::WorkLimit;
     use super::*;
+    use crate::guard::StopSignal;
     use crate::tools::encoding::TextEncoding;
 
-    fn page(bytes: &[u8], line: usize, column: usize, limit: PageLimit) -> Result<String, String> {
+    fn page(bytes: &[u8], line: usize, column: usize, limit: OutputLimit) -> Result<String, String> {
         let encoding = TextEncoding::detect(bytes, true).unwrap();
-        let stream =
-            TextStream::new(bytes, encoding, WorkLimit::new(Duration::from_secs(60), CancellationToken::new()));
+        let stop = StopSignal::new(Duration::from_secs(60), CancellationToken::new());
+        let stream = TextStream::new(bytes, encoding, &stop);
         let request = PageRequest { line, column, limit, counts_lines: true };
         read_page(stream, request, "?").map(|page| page.text)
     }
 
     #[test]
     fn each_page_says_where_the_text_continues() {
-        let small = PageLimit { lines: 2, chars: 20 };
+        let small = OutputLimit { lines: 2, chars: 20 };
         for (text, line, column, expected) in [
             ("", 1, 1, Ok("(the file is empty)")),
             ("\u{feff}", 1, 1, Ok("(the file is empty)")),
@@ -243,11 +238,13 @@ mod tests {
     fn work_ends_when_the_turn_is_cancelled_or_the_time_is_over() {
         let cancel = CancellationToken::new();
         cancel.cancel();
-        let ended =
-            [WorkLimit::new(Duration::from_secs(9), cancel), WorkLimit::new(Duration::ZERO, CancellationToken::new())];
-        for (limit, expected) in ended.into_iter().zip(["cancelled", "takes too long"]) {
+        let ended = [
+            StopSignal::new(Duration::from_secs(9), cancel),
+            StopSignal::new(Duration::ZERO, CancellationToken::new()),
+        ];
+        for (stop, expected) in ended.into_iter().zip(["cancelled", "takes too long"]) {
             let encoding = TextEncoding::detect(b"", true).unwrap();
-            let error = TextStream::new(std::io::repeat(b'a'), encoding, limit).go_to_line(2).unwrap_err();
+            let error = TextStream::new(std::io::repeat(b'a'), encoding, &stop).go_to_line(2).unwrap_err();
             assert!(error.contains(expected), "{error}");
         }
     }
@@ -255,7 +252,7 @@ mod tests {
     proptest! {
         #[test]
         fn pages_together_are_the_text(text in "([a-c界\t ]{0,30}\n?){0,30}", lines in 1_usize..6, chars in 12_usize..60) {
-            let limit = PageLimit { lines, chars };
+            let limit = OutputLimit { lines, chars };
             let (mut line, mut column, mut whole) = (1, 1, String::new());
             for _ in 0..2_000 {
                 let shown = page(text.as_bytes(), line, column, limit).unwrap();

@@ -6,7 +6,7 @@ use std::path::{Component, Path, PathBuf};
 use super::line_match::{BlockPlace, BlockSearch, IndentShift, line_list};
 use super::patch_text::{FileChange, FilePatch, Hunk, PatchLineKind};
 use super::text_file::TextFile;
-use crate::guard::FileContent;
+use crate::guard::{FileContent, JailError, JailWriter};
 use crate::text::truncate;
 
 /// The maximum size of all files of a patch together, old and new, in bytes.
@@ -36,27 +36,12 @@ pub(in crate::tools) struct PatchPlan {
     pub summary: Vec<String>,
 }
 
-/// The files to which a patch is applied.
-pub(super) trait PatchedFiles {
-    /// Reads a file; `None` if it does not exist.
-    ///
-    /// # Errors
-    /// The file cannot be used.
-    fn read(&self, path: &str) -> Result<Option<FileContent>, String>;
-
-    /// Returns the mode of a file; `None` if it does not exist.
-    ///
-    /// # Errors
-    /// The file cannot be used.
-    fn mode(&self, path: &str) -> Result<Option<u32>, String>;
-}
-
-/// Plans a patch.
+/// Plans a patch of the files that `writer` reads.
 ///
 /// # Errors
 /// States the file and the hunk that do not fit, and why.
-pub(super) fn plan(patch: &[FilePatch], files: &dyn PatchedFiles) -> Result<PatchPlan, String> {
-    let mut planner = Planner { files, plan: PatchPlan::default(), bytes: 0 };
+pub(super) fn plan(patch: &[FilePatch], writer: &JailWriter<'_>) -> Result<PatchPlan, String> {
+    let mut planner = Planner { writer, plan: PatchPlan::default(), bytes: 0 };
     for file in patch {
         planner.add(file)?;
     }
@@ -64,7 +49,7 @@ pub(super) fn plan(patch: &[FilePatch], files: &dyn PatchedFiles) -> Result<Patc
 }
 
 struct Planner<'a> {
-    files: &'a dyn PatchedFiles,
+    writer: &'a JailWriter<'a>,
     plan: PatchPlan,
     bytes: usize,
 }
@@ -124,7 +109,8 @@ impl Planner<'_> {
         }
         let mode = mode
             .or(self.plan.files.get(path).and_then(|file| file.mode))
-            .map_or_else(|| self.files.mode(path), |mode| Ok(Some(mode)))?;
+            .map_or_else(|| self.writer.mode(path), |mode| Ok(Some(mode)))
+            .map_err(|error| unusable(&error))?;
         self.set(path, None, None)?;
         self.set(&to, Some(bytes), mode)?;
         Ok(format!("R {path} -> {to} {counts}"))
@@ -135,7 +121,10 @@ impl Planner<'_> {
         if let Some(file) = self.plan.files.get(path) {
             return Ok(file.new.clone().map(|bytes| FileContent { bytes, shown: path.to_owned() }));
         }
-        let opened = self.files.read(path)?;
+        let opened = match self.writer.read(path) {
+            Err(JailError::Missing(_)) => None,
+            read => Some(read.map_err(|error| unusable(&error))?),
+        };
         let old = opened.as_ref().map(|opened| opened.bytes.clone());
         self.count(old.as_ref())?;
         self.plan.files.insert(path.to_owned(), PlannedFile { new: old.clone(), old, mode: None });
@@ -160,6 +149,10 @@ impl Planner<'_> {
         }
         Ok(())
     }
+}
+
+fn unusable(error: &JailError) -> String {
+    format!("{error}; nothing was changed")
 }
 
 /// Returns a path without `.`.
@@ -339,30 +332,24 @@ fn single_place(mut places: Vec<BlockPlace>, how: &str) -> Result<BlockPlace, St
 
 #[cfg(test)]
 mod tests {
-    use std::collections::HashMap;
+    use std::os::unix::fs::PermissionsExt;
 
     use proptest::prelude::*;
     use similar::TextDiff;
 
     use super::super::patch_text::parse_patch;
     use super::*;
-
-    struct Files(HashMap<&'static str, String>);
-
-    impl PatchedFiles for Files {
-        fn read(&self, path: &str) -> Result<Option<FileContent>, String> {
-            let content = |text: &String| FileContent { bytes: text.clone().into_bytes(), shown: path.to_owned() };
-            Ok(self.0.get(path).map(content))
-        }
-
-        fn mode(&self, path: &str) -> Result<Option<u32>, String> {
-            Ok(self.0.get(path).map(|_| 0o600))
-        }
-    }
+    use crate::guard::Jail;
 
     fn plan_for(text: &str, patch: &str) -> Result<PatchPlan, String> {
-        let files = Files(HashMap::from([("x", text.to_owned()), ("y", "other\n".to_owned())]));
-        plan(&parse_patch(patch)?, &files)
+        let workspace = tempfile::tempdir().unwrap();
+        for (name, text) in [("x", text), ("y", "other\n")] {
+            let path = workspace.path().join(name);
+            std::fs::write(&path, text).unwrap();
+            std::fs::set_permissions(&path, PermissionsExt::from_mode(0o600)).unwrap();
+        }
+        let jail = Jail::open(workspace.path(), true, Vec::new(), 1_000_000).unwrap();
+        plan(&parse_patch(patch)?, &jail.writer())
     }
 
     /// Applies a patch to the file `x`, and returns its new content.

@@ -12,20 +12,20 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::page::{PageLimit, PageRequest, TextPage, read_page};
+use super::page::{PageRequest, TextPage, read_page};
 use super::scope::{ReadScope, work_on_jail};
-use super::text_stream::{TextStream, WorkLimit};
+use super::text_stream::TextStream;
 use crate::chat::{ImageRef, MAX_IMAGE_BYTES, SEEN_IMAGES};
-use crate::guard::{Jail, OpenFile};
+use crate::guard::{Jail, OpenFile, StopSignal};
 use crate::tools::documents::{DocumentReader, DocumentText, is_document};
 use crate::tools::encoding::TextEncoding;
 use crate::tools::output_limits::{note_cut, note_left};
 use crate::tools::{OutputLimit, Tool, ToolContext, ToolDefinition, ToolOutcome, ToolResult};
 
 /// The size of a page by default.
-const DEFAULT_PAGE: PageLimit = PageLimit { lines: 200, chars: 5_000 };
+const DEFAULT_PAGE: OutputLimit = OutputLimit { lines: 200, chars: 5_000 };
 /// The maximum size of a page, for calls with a `limit`.
-const LARGE_PAGE: PageLimit = PageLimit { lines: 1_000, chars: 11_600 };
+const LARGE_PAGE: OutputLimit = OutputLimit { lines: 1_000, chars: 11_600 };
 /// The size limit of the notes around a page.
 const NOTES: OutputLimit = OutputLimit { chars: 400, lines: 4 };
 /// The number of leading bytes by which the kind and the encoding of a file are detected.
@@ -54,30 +54,14 @@ pub struct ReadFile {
     documents: DocumentReader,
 }
 
-/// The content of an opened file, by kind.
+/// The content of an opened file.
 enum OpenedContent {
-    Text(ShownPage),
-    Image { note: String, image: Option<ImageRef> },
-    Document { file: File, shown: String },
-}
-
-/// A requested page, as the model reads it.
-struct ShownPage {
-    text: String,
-    /// The length of the whole text if the page leaves a part of it out: in characters, or in bytes if they are not counted.
-    whole_length: Option<usize>,
-}
-
-impl From<ShownPage> for ToolResult {
-    fn from(page: ShownPage) -> Self {
-        let chars = page.text.chars().count();
-        let mut result = Self::ok(page.text);
-        if let Some(length) = page.whole_length {
-            note_cut(&mut result.metadata, length);
-            note_left(&mut result.metadata, chars);
-        }
-        result
-    }
+    /// The result about a text or an image.
+    Shown(Box<ToolResult>),
+    Document {
+        file: File,
+        shown: String,
+    },
 }
 
 impl ReadFile {
@@ -91,22 +75,16 @@ impl ReadFile {
     }
 
     async fn read(&self, arguments: Value, context: &ToolContext) -> Result<ToolResult, String> {
-        let limit = WorkLimit::new(MAX_TIME, context.cancel.clone());
-        let work = move |jail: &Jail, args: ReadFileArgs| Ok((open(jail, &args, limit)?, args));
-        match work_on_jail(self.scope.for_turn(context), arguments, work).await? {
-            (OpenedContent::Text(page), _) => Ok(page.into()),
-            (OpenedContent::Image { note, image }, _) => {
-                Ok(ToolResult { images: image.into_iter().collect(), ..ToolResult::ok(note) })
-            }
-            (OpenedContent::Document { file, shown }, args) => {
-                let document = self.documents.read(file).await.map_err(|error| format!("{shown}: {error}"))?;
-                let limit = WorkLimit::new(MAX_TIME, context.cancel.clone());
-                tokio::task::spawn_blocking(move || document_page(&document, &args, limit))
-                    .await
-                    .map_err(|error| error.to_string())?
-                    .map(ToolResult::from)
-            }
-        }
+        let stop = StopSignal::new(MAX_TIME, context.cancel.clone());
+        let work = move |jail: &Jail, args: ReadFileArgs| Ok((open(jail, &args, &stop)?, args));
+        let (file, shown, args) = match work_on_jail(self.scope.for_turn(context), arguments, work).await? {
+            (OpenedContent::Shown(result), _) => return Ok(*result),
+            (OpenedContent::Document { file, shown }, args) => (file, shown, args),
+        };
+        let document = self.documents.read(file).await.map_err(|error| format!("{shown}: {error}"))?;
+        let stop = StopSignal::new(MAX_TIME, context.cancel.clone());
+        let page = tokio::task::spawn_blocking(move || document_page(&document, &args, &stop)).await;
+        page.map_err(|error| error.to_string())?
     }
 }
 
@@ -134,7 +112,7 @@ impl Tool for ReadFile {
 }
 
 /// Opens a file, and reads the requested page if it is a text.
-fn open(jail: &Jail, args: &ReadFileArgs, limit: WorkLimit) -> Result<OpenedContent, String> {
+fn open(jail: &Jail, args: &ReadFileArgs, stop: &StopSignal) -> Result<OpenedContent, String> {
     let OpenFile { mut file, size, shown, .. } = jail.open_file(&args.path).map_err(|error| error.to_string())?;
     let failed = |error: std::io::Error| format!("{shown}: {error}");
     let mut start = Vec::new();
@@ -144,22 +122,37 @@ fn open(jail: &Jail, args: &ReadFileArgs, limit: WorkLimit) -> Result<OpenedCont
         return Ok(OpenedContent::Document { file, shown });
     }
     let Some(encoding) = text_encoding(&start, size) else {
-        return image_kind(&start, size, &shown).ok_or_else(|| binary_kind(&start, size, &shown));
+        let image = image_result(&start, size, &shown).ok_or_else(|| binary_kind(&start, size, &shown))?;
+        return Ok(OpenedContent::Shown(Box::new(image)));
     };
     let is_counted = size <= MAX_COUNTED;
-    let stream = TextStream::new(&file, encoding, limit.clone());
-    let page = read_page(stream, page_request(args, is_counted), &format_size(size));
+    let stream = TextStream::new(&file, encoding, stop);
+    // The size describes only a file whose lines are not counted.
+    let size_note = if is_counted { String::new() } else { format!("{} MB", size / 1_000_000) };
+    let page = read_page(stream, page_request(args, is_counted), &size_note);
     let page = page.map_err(|error| format!("{shown}: {error}"))?;
     let whole_length = if page.is_whole {
         None
     } else if is_counted {
         // The page is good also if the rest of the file cannot be read.
         let sought = file.seek(SeekFrom::Start(0)).is_ok();
-        sought.then(|| TextStream::new(&file, encoding, limit).count_chars().ok()).flatten()
+        sought.then(|| TextStream::new(&file, encoding, stop).count_chars().ok()).flatten()
     } else {
         usize::try_from(size).ok()
     };
-    Ok(OpenedContent::Text(ShownPage { text: with_encoding(page, encoding), whole_length }))
+    Ok(OpenedContent::Shown(Box::new(page_result(with_encoding(page, encoding), whole_length))))
+}
+
+/// Returns a page as a result. `whole_length` is the length of the whole text if the page leaves a part of it out: in characters,
+/// or in bytes if they are not counted.
+fn page_result(page: String, whole_length: Option<usize>) -> ToolResult {
+    let chars = page.chars().count();
+    let mut result = ToolResult::ok(page);
+    if let Some(length) = whole_length {
+        note_cut(&mut result.metadata, length);
+        note_left(&mut result.metadata, chars);
+    }
+    result
 }
 
 /// Returns the encoding of a text; `None` if the file is not a text.
@@ -180,7 +173,7 @@ fn known_kind(start: &[u8]) -> Option<&'static str> {
 }
 
 /// Returns the note about an image, and the image itself if a model may see it; `None` for other files.
-fn image_kind(start: &[u8], size: u64, shown: &str) -> Option<OpenedContent> {
+fn image_result(start: &[u8], size: u64, shown: &str) -> Option<ToolResult> {
     let image = infer::get(start).filter(|kind| kind.matcher_type() == MatcherType::Image)?;
     let dimensions = imagesize::blob_size(start).ok()?;
     let (kind, width, height) = (image.mime_type(), dimensions.width, dimensions.height);
@@ -195,7 +188,7 @@ fn image_kind(start: &[u8], size: u64, shown: &str) -> Option<OpenedContent> {
         true | false => (None, "only text can be read"),
     };
     let note = format!("{shown}: an image ({kind}) of {width} x {height} pixels, {size} bytes; {what}");
-    Some(OpenedContent::Image { note, image })
+    Some(ToolResult { images: image.into_iter().collect(), ..ToolResult::ok(note) })
 }
 
 fn binary_kind(start: &[u8], size: u64, shown: &str) -> String {
@@ -206,18 +199,18 @@ fn binary_kind(start: &[u8], size: u64, shown: &str) -> String {
 fn page_request(args: &ReadFileArgs, counts_lines: bool) -> PageRequest {
     let limit = match args.limit {
         None => DEFAULT_PAGE,
-        Some(lines) => PageLimit { lines: (lines.get() as usize).min(LARGE_PAGE.lines), ..LARGE_PAGE },
+        Some(lines) => OutputLimit { lines: (lines.get() as usize).min(LARGE_PAGE.lines), ..LARGE_PAGE },
     };
     let number = |asked: Option<NonZeroU32>| asked.map_or(1, NonZeroU32::get) as usize;
     PageRequest { line: number(args.offset), column: number(args.column), limit, counts_lines }
 }
 
-fn document_page(document: &DocumentText, args: &ReadFileArgs, limit: WorkLimit) -> Result<ShownPage, String> {
+fn document_page(document: &DocumentText, args: &ReadFileArgs, stop: &StopSignal) -> Result<ToolResult, String> {
     let bytes = document.text.as_bytes();
     let encoding = TextEncoding { encoding: encoding_rs::UTF_8, mark: 0 };
-    let page = read_page(TextStream::new(bytes, encoding, limit), page_request(args, true), "")?;
+    let page = read_page(TextStream::new(bytes, encoding, stop), page_request(args, true), "")?;
     let whole_length = (!page.is_whole).then(|| document.text.chars().count());
-    Ok(ShownPage { text: format!("{}\n[{}]", page.text, document.summary), whole_length })
+    Ok(page_result(format!("{}\n[{}]", page.text, document.summary), whole_length))
 }
 
 fn with_encoding(page: TextPage, encoding: TextEncoding) -> String {
@@ -230,13 +223,6 @@ fn with_encoding(page: TextPage, encoding: TextEncoding) -> String {
         text.push_str(&format!("\n[not {name} throughout: what could not be read is shown as \u{fffd}]"));
     }
     text
-}
-
-fn format_size(bytes: u64) -> String {
-    match bytes {
-        0..10_000_000 => format!("{} KB", bytes / 1_000),
-        _ => format!("{} MB", bytes / 1_000_000),
-    }
 }
 
 #[cfg(test)]
@@ -309,10 +295,10 @@ mod tests {
             (&b"\x7fELF\x02\x01".to_vec(), "f", 6, None),
             (&bitmap, "f", 54, None),
         ] {
-            match (image_kind(bytes, size, shown), expected) {
-                (Some(OpenedContent::Image { note, image }), Some((words, is_seen))) => {
+            match (image_result(bytes, size, shown), expected) {
+                (Some(ToolResult { content: note, images, .. }), Some((words, is_seen))) => {
                     assert!(note.starts_with(&format!("{shown}: an image (")) && note.contains(words), "{note}");
-                    assert_eq!(image.is_some(), is_seen, "{note}");
+                    assert_eq!(!images.is_empty(), is_seen, "{note}");
                 }
                 (found, expected) => assert!(found.is_none() && expected.is_none(), "{shown} {size}"),
             }

@@ -12,7 +12,7 @@ use serde_json::Value;
 use super::tree_stamp::{STAMP_LIMIT, tree_stamp};
 use crate::crash;
 use crate::guard::{AccessKind, EntryKind, Jail, StopSignal, Taint, WalkSelection};
-use crate::tools::private_folders::{GATEWAY_FOLDER, PrivateFolders};
+use crate::tools::private_folders::{GATEWAY_FOLDER, HISTORY, MEMORY_FOLDER, PrivateFolders};
 use crate::tools::spill::is_foreign;
 use crate::tools::{ToolContext, ToolOutcome, ToolResult, read_arguments};
 
@@ -42,6 +42,16 @@ impl WorkspaceJail {
             Err(error) => error.kind() != std::io::ErrorKind::NotFound,
         };
         FOREIGN_FOLDERS.iter().any(has_entries)
+    }
+
+    /// Returns the path relative to the workspace, with links and `..` resolved; `None` if it lies elsewhere or does not exist.
+    pub(in crate::tools) fn real_path(&self, path: &str) -> Option<PathBuf> {
+        real_workspace_path(&self.jail, path)
+    }
+
+    /// Returns the folders of the workspace that the turn of `context` may not see.
+    pub(in crate::tools) fn hidden_folders(&self, context: &ToolContext) -> Vec<PathBuf> {
+        self.private.visibility_for(context).hidden
     }
 
     /// Returns the jail for the turn of `context`.
@@ -88,11 +98,6 @@ impl WriteScope {
             |path| relative_path(&self.configured.jail, path).is_some_and(|path| path.starts_with(SCRATCH));
         context.trust == Trust::Untrusted || !paths.into_iter().all(is_scratch)
     }
-
-    /// Checks the `path` of these arguments like [`WriteScope::is_restricted`].
-    pub fn is_path_restricted(&self, arguments: &Value, context: &ToolContext) -> bool {
-        self.is_restricted(arguments["path"].as_str(), context) || arguments["path"].is_null()
-    }
 }
 
 /// The files that a turn may read.
@@ -115,17 +120,8 @@ impl ReadScope {
 
     /// Returns the jail for the reads of the turn of `context`.
     pub fn for_turn(&self, context: &ToolContext) -> Arc<Jail> {
-        if context.trust == Trust::Untrusted {
-            self.workspace.for_turn(context)
-        } else {
-            self.configured.for_turn(context)
-        }
-    }
-
-    /// Returns a stamp of all files below the folder `path` that the search tools read, for
-    /// [`Tool::cache_stamp`](crate::tools::Tool::cache_stamp).
-    pub(in crate::tools) async fn stamp_of_all(&self, path: &str, context: &ToolContext) -> Option<String> {
-        self.tree_stamp(path.to_owned(), |_, _| WalkSelection::Usual, context).await
+        let jail = if context.trust == Trust::Untrusted { &self.workspace } else { &self.configured };
+        jail.for_turn(context)
     }
 
     /// Returns a stamp of the files that a call reads below the folder `path`, for [`Tool::cache_stamp`]. `select` is the filter
@@ -155,9 +151,9 @@ impl ReadScope {
         self.public.iter().any(|public| path.starts_with(public)) || is_own()
     }
 
-    /// Returns the source of a file's content if the content is foreign: the file lies in the scratch folder, came with a mail, or
-    /// is a stored tool output or image that is marked as foreign. A file that came with the message that this turn answers is not
-    /// foreign if the owner or a known sender sent the message.
+    /// Returns the source of a file's content if the content is foreign: the file lies in the scratch folder, came with a mail, is a
+    /// log of summaries, or is a stored tool output or image that is marked as foreign. A file that came with the message that this
+    /// turn answers is not foreign if the owner or a known sender sent the message.
     pub fn sources(&self, arguments: &Value, context: &ToolContext) -> Taint {
         self.sources_of(arguments["path"].as_str().unwrap_or("."), context)
     }
@@ -172,6 +168,16 @@ impl ReadScope {
     fn meant_paths(&self, path: &str) -> Vec<PathBuf> {
         let real = real_workspace_path(&self.workspace.jail, path);
         relative_path(&self.workspace.jail, path).into_iter().chain(real).collect()
+    }
+
+    /// Returns true if the `path` in these arguments names the log of summaries or an older part of it, or a folder that holds one.
+    pub(super) fn may_hold_history(&self, arguments: &Value) -> bool {
+        let paths = self.meant_paths(arguments["path"].as_str().unwrap_or("."));
+        let is_above =
+            paths.is_empty() || paths.iter().any(|path| Path::new(HISTORY).starts_with(path) || is_history(path));
+        let entries =
+            || std::fs::read_dir(self.workspace.jail.root().join(MEMORY_FOLDER)).into_iter().flatten().flatten();
+        is_above && entries().any(|entry| is_history(&Path::new(MEMORY_FOLDER).join(entry.file_name())))
     }
 
     /// Returns true if the `path` in these arguments names a file with foreign content, or a folder that may contain one.
@@ -200,7 +206,8 @@ impl ForeignFiles {
     pub(in crate::tools) fn source(&self, path: &Path) -> Option<String> {
         let is_own = || self.trust != Trust::Untrusted && self.own.iter().any(|own| Path::new(own) == path);
         let is_of_others = FOREIGN_FOLDERS.iter().any(|foreign| path.starts_with(foreign))
-            || path.starts_with(GATEWAY_FOLDER) && is_foreign(path);
+            || path.starts_with(GATEWAY_FOLDER) && is_foreign(path)
+            || is_history(path);
         (is_of_others && !is_own()).then(|| format!("file:{}", path.display()))
     }
 
@@ -210,6 +217,12 @@ impl ForeignFiles {
         let folder = foreign_folder_of(path).filter(|folder| path != Path::new(folder))?;
         self.source(path).map(|_| format!("file:{folder}"))
     }
+}
+
+/// Returns true if a path relative to the workspace is [`HISTORY`] or an older part of it, `memory/HISTORY-TIME.md`.
+fn is_history(path: &Path) -> bool {
+    let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    path.parent() == Some(Path::new(MEMORY_FOLDER)) && name.starts_with("HISTORY")
 }
 
 /// Returns the folder with foreign content that holds `path`, or is `path`. The path is relative to the workspace.
@@ -345,7 +358,9 @@ mod tests {
     #[tokio::test]
     async fn neither_dots_nor_links_hide_whose_content_a_file_has() {
         let fixture = ToolFixture::new(&ToolsConfig::default());
-        fixture.write(&[("scratch/a.txt", "of others"), ("own.txt", "mine")]);
+        fixture.write(&[("scratch/a.txt", "of others"), ("own.txt", "mine"), ("memory/MEMORY.md", "mine")]);
+        fixture.write(&[("memory/HISTORY.md", "what a page said"), ("memory/HISTORY-20260101-000000.md", "older")]);
+        std::os::unix::fs::symlink("memory/HISTORY.md", fixture.path("log.txt")).unwrap();
         std::os::unix::fs::symlink("scratch/a.txt", fixture.path("link.txt")).unwrap();
         for (path, is_of_others) in [
             ("scratch/a.txt", true),
@@ -353,6 +368,10 @@ mod tests {
             ("link.txt", true),
             ("own.txt", false),
             ("scratch/../own.txt", false),
+            ("memory/MEMORY.md", false),
+            ("memory/HISTORY.md", true),
+            ("memory/HISTORY-20260101-000000.md", true),
+            ("log.txt", true),
         ] {
             let result = fixture.run_as(Trust::Owner, "read_file", &json!({ "path": path })).await;
             assert_eq!((result.success, !result.taint.is_empty()), (true, is_of_others), "{path}");

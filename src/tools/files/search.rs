@@ -2,7 +2,6 @@
 
 use std::fs::File;
 use std::io::{self, Read};
-use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -13,7 +12,7 @@ use parking_lot::Mutex;
 use regex_syntax::ParserBuilder;
 
 use super::read::{START_BYTES, text_encoding};
-use crate::guard::{EntryKind, KnownSecrets, StopSignal, WalkStop, WalkVisitor, WalkedEntry};
+use crate::guard::{EntryKind, KnownSecrets, StopSignal, WalkStop, WalkedEntry};
 use crate::text::{one_line, truncate};
 
 /// The maximum number of matches of a search.
@@ -34,13 +33,10 @@ pub(super) struct Search<'a> {
     matcher: RegexMatcher,
     stop: &'a StopSignal,
     wanted: usize,
+    /// The number of matches so far, including those that are not wanted any more.
     found: AtomicUsize,
-    searched: AtomicUsize,
-    binary: AtomicUsize,
-    long_lines: AtomicUsize,
-    unreadable: AtomicUsize,
-    files: Mutex<Vec<MatchedFile>>,
-    secrets: KnownSecrets,
+    result: Mutex<SearchResult>,
+    secrets: &'a KnownSecrets,
 }
 
 /// A file with matches.
@@ -53,44 +49,51 @@ pub(super) struct MatchedFile {
 }
 
 /// The result of a search.
+#[derive(Default)]
 pub(super) struct SearchResult {
-    /// The files with matches, sorted by path.
+    /// The files with matches, sorted by path when the search has ended.
     pub files: Vec<MatchedFile>,
     pub searched: usize,
-    /// The numbers of files that were not searched, or not to their end, by reason.
-    pub skipped: Vec<(usize, &'static str)>,
+    binary: usize,
+    long_lines: usize,
+    unreadable: usize,
+}
+
+impl SearchResult {
+    /// Returns the numbers of files that were not searched, or not to their end, by reason.
+    pub(super) fn skipped(&self) -> impl Iterator<Item = (usize, &'static str)> {
+        let all = [(self.binary, "binary"), (self.long_lines, "with too long lines"), (self.unreadable, "unreadable")];
+        all.into_iter().filter(|(count, _)| *count > 0)
+    }
 }
 
 impl<'a> Search<'a> {
-    /// Prepares a search for up to `wanted` matches, which ends early at `stop`.
+    /// Prepares a search for up to `wanted` matches, which ends early at `stop`. `secrets` are removed from the lines that it finds.
     ///
     /// # Errors
     /// The pattern is not a valid regex; the error names the position.
-    pub(super) fn new(pattern: &str, ignore_case: bool, wanted: usize, stop: &'a StopSignal) -> Result<Self, String> {
-        let matcher = compile(pattern, ignore_case)?;
-        let counter = || AtomicUsize::new(0);
-        Ok(Self {
-            matcher,
-            stop,
-            wanted,
-            found: counter(),
-            searched: counter(),
-            binary: counter(),
-            long_lines: counter(),
-            unreadable: counter(),
-            files: Mutex::default(),
-            secrets: KnownSecrets::default(),
-        })
-    }
-
-    /// Returns the same search, with secrets removed from the lines that it finds.
-    pub(super) fn without(self, secrets: &KnownSecrets) -> Self {
-        Self { secrets: secrets.clone(), ..self }
+    pub(super) fn new(
+        pattern: &str,
+        ignore_case: bool,
+        wanted: usize,
+        stop: &'a StopSignal,
+        secrets: &'a KnownSecrets,
+    ) -> Result<Self, String> {
+        let (matcher, found) = (compile(pattern, ignore_case)?, AtomicUsize::new(0));
+        Ok(Self { matcher, stop, wanted, found, result: Mutex::default(), secrets })
     }
 
     /// Returns a visitor for one thread of a walk.
-    pub(super) fn visitor(&self) -> FileSearcher<'_> {
-        FileSearcher { search: self, searcher: searcher(None), start: Vec::new() }
+    pub(super) fn visitor(&self) -> impl FnMut(&WalkedEntry<'_>) {
+        let (mut searcher, mut start) = (searcher(None), Vec::new());
+        move |entry| {
+            if entry.kind != EntryKind::File {
+                return;
+            }
+            let Some(file) = entry.open() else { return };
+            let lines = self.lines_of(&mut searcher, &mut start, file);
+            self.add(lines, || (entry.shown(), entry.workspace_path()));
+        }
     }
 
     /// Searches one file.
@@ -101,16 +104,9 @@ impl<'a> Search<'a> {
 
     /// Returns the matches. A stopped search has not seen all files.
     pub(super) fn finish(self) -> SearchResult {
-        let mut files = self.files.into_inner();
-        files.sort_by(|one, other| one.shown.cmp(&other.shown));
-        let skipped =
-            [(self.binary, "binary"), (self.long_lines, "with too long lines"), (self.unreadable, "unreadable")];
-        let skipped = skipped.map(|(count, what)| (count.into_inner(), what));
-        SearchResult {
-            files,
-            searched: self.searched.into_inner(),
-            skipped: skipped.into_iter().filter(|(count, _)| *count > 0).collect(),
-        }
+        let mut result = self.result.into_inner();
+        result.files.sort_by(|one, other| one.shown.cmp(&other.shown));
+        result
     }
 
     /// Returns a matching line as text. Of a long line, returns the part around the match. Secrets are removed before the line is
@@ -129,7 +125,7 @@ impl<'a> Search<'a> {
     fn add(&self, lines: Vec<(u64, String)>, name: impl FnOnce() -> (String, Option<PathBuf>)) {
         if !lines.is_empty() {
             let (shown, path) = name();
-            self.files.lock().push(MatchedFile { shown, path, lines });
+            self.result.lock().files.push(MatchedFile { shown, path, lines });
         }
     }
 
@@ -147,35 +143,17 @@ impl<'a> Search<'a> {
             }
         });
         let LineSink { lines, is_binary, .. } = sink;
+        let mut result = self.result.lock();
         let counter = match done {
-            _ if is_binary => &self.binary,
-            Ok(()) => &self.searched,
+            _ if is_binary => &mut result.binary,
+            Ok(()) => &mut result.searched,
             Err(_) if self.stop.is_stopped() => return lines,
             // The searcher has no error type for this case.
-            Err(error) if error.to_string().contains("allocation limit") => &self.long_lines,
-            Err(_) => &self.unreadable,
+            Err(error) if error.to_string().contains("allocation limit") => &mut result.long_lines,
+            Err(_) => &mut result.unreadable,
         };
-        counter.fetch_add(1, Ordering::Relaxed);
+        *counter += 1;
         lines
-    }
-}
-
-/// A visitor that searches the files of a walk on one thread.
-pub(super) struct FileSearcher<'a> {
-    search: &'a Search<'a>,
-    searcher: Searcher,
-    /// A buffer for the starts of files.
-    start: Vec<u8>,
-}
-
-impl WalkVisitor for FileSearcher<'_> {
-    fn visit(&mut self, entry: &WalkedEntry<'_>) {
-        if entry.kind != EntryKind::File {
-            return;
-        }
-        let Some(file) = entry.open() else { return };
-        let lines = self.search.lines_of(&mut self.searcher, &mut self.start, file);
-        self.search.add(lines, || (entry.shown(), entry.workspace_path()));
     }
 }
 
@@ -267,9 +245,7 @@ fn compile(pattern: &str, ignore_case: bool) -> Result<RegexMatcher, String> {
     if pattern.len() > MAX_PATTERN {
         return Err(format!("the pattern has {} bytes, more than the limit of {MAX_PATTERN}", pattern.len()));
     }
-    if let ControlFlow::Break(fault) = check_syntax(pattern) {
-        return Err(fault);
-    }
+    check_syntax(pattern)?;
     RegexMatcherBuilder::new()
         .case_insensitive(ignore_case)
         .multi_line(true)
@@ -287,9 +263,9 @@ fn compile(pattern: &str, ignore_case: bool) -> Result<RegexMatcher, String> {
 }
 
 /// Finds the error in a pattern, and states its position.
-fn check_syntax(pattern: &str) -> ControlFlow<String> {
+fn check_syntax(pattern: &str) -> Result<(), String> {
     let (what, at) = match ParserBuilder::new().utf8(false).build().parse(pattern) {
-        Ok(_) => return ControlFlow::Continue(()),
+        Ok(_) => return Ok(()),
         Err(regex_syntax::Error::Parse(error)) => (error.kind().to_string(), error.span().start.offset),
         Err(regex_syntax::Error::Translate(error)) => (error.kind().to_string(), error.span().start.offset),
         Err(other) => (one_line(&other.to_string()), 0),
@@ -297,7 +273,7 @@ fn check_syntax(pattern: &str) -> ControlFlow<String> {
     let place = pattern.get(..at).map_or(0, |before| before.chars().count()) + 1;
     let rest: String = pattern.get(at..).unwrap_or_default().chars().take(20).collect();
     let hint = if pattern.starts_with('*') { "; for names of files use glob" } else { "" };
-    ControlFlow::Break(format!("the pattern is no regex: {what}, at character {place} ({rest:?}){hint}"))
+    Err(format!("the pattern is no regex: {what}, at character {place} ({rest:?}){hint}"))
 }
 
 #[cfg(test)]

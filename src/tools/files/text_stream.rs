@@ -1,45 +1,17 @@
 //! Reads a text in steps, so that a page of a large file needs no more memory than a page of a small file.
 
 use std::io::{BufRead, ErrorKind, Read};
-use std::time::{Duration, Instant};
 
 use encoding_rs::{Decoder, UTF_16LE};
-use tokio_util::sync::CancellationToken;
 
+use crate::guard::{StopSignal, WalkStop};
 use crate::tools::encoding::TextEncoding;
 
 /// The size of a step, in bytes. It is even, so that no code unit of UTF-16 is split.
 const STEP: usize = 64 * 1_024;
 
-/// The limits for the work on one file.
-#[derive(Clone, Debug)]
-pub(super) struct WorkLimit {
-    deadline: Instant,
-    cancel: CancellationToken,
-}
-
-impl WorkLimit {
-    pub(super) fn new(time: Duration, cancel: CancellationToken) -> Self {
-        Self { deadline: Instant::now() + time, cancel }
-    }
-
-    /// Checks that the work may continue.
-    ///
-    /// # Errors
-    /// The turn was cancelled, or the time is up.
-    pub(super) fn check(&self) -> Result<(), String> {
-        if self.cancel.is_cancelled() {
-            return Err("cancelled while the file was read".to_owned());
-        }
-        if Instant::now() > self.deadline {
-            return Err("reading up to this place takes too long; use exec (such as tail or sed -n) instead".to_owned());
-        }
-        Ok(())
-    }
-}
-
 /// A text that is read and decoded in steps.
-pub(super) struct TextStream<R> {
+pub(super) struct TextStream<'a, R> {
     input: R,
     encoding: TextEncoding,
     decoder: Decoder,
@@ -48,14 +20,14 @@ pub(super) struct TextStream<R> {
     at: usize,
     filled: usize,
     is_ended: bool,
-    limit: WorkLimit,
+    stop: &'a StopSignal,
 }
 
-impl<R: Read> TextStream<R> {
-    /// Creates the stream. `input` must be at the start of the text.
-    pub(super) fn new(input: R, encoding: TextEncoding, limit: WorkLimit) -> Self {
+impl<'a, R: Read> TextStream<'a, R> {
+    /// Creates the stream. `input` must be at the start of the text. The work ends early at `stop`.
+    pub(super) fn new(input: R, encoding: TextEncoding, stop: &'a StopSignal) -> Self {
         let decoder = encoding.encoding.new_decoder_without_bom_handling();
-        Self { input, encoding, decoder, buffer: vec![0; STEP], at: 0, filled: 0, is_ended: false, limit }
+        Self { input, encoding, decoder, buffer: vec![0; STEP], at: 0, filled: 0, is_ended: false, stop }
     }
 
     /// Skips to the start of line number `line`; the first is 1.
@@ -87,7 +59,7 @@ impl<R: Read> TextStream<R> {
     /// Returns the next part of the text; `None` at its end.
     ///
     /// # Errors
-    /// The text cannot be read, or the limits of the work are reached.
+    /// The text cannot be read, or the work was stopped.
     pub(super) fn next_text(&mut self) -> Result<Option<String>, String> {
         if self.is_ended {
             return Ok(None);
@@ -117,7 +89,13 @@ impl<R: Read> TextStream<R> {
 
     /// Reads the next step. Returns false at the end of the text.
     fn fill(&mut self) -> Result<bool, String> {
-        self.limit.check()?;
+        if self.stop.is_stopped() {
+            let why = match self.stop.reason() {
+                Some(WalkStop::Cancelled) => "cancelled while the file was read",
+                _ => "reading up to this place takes too long; use exec (such as tail or sed -n) instead",
+            };
+            return Err(why.to_owned());
+        }
         (self.at, self.filled) = (0, 0);
         while self.filled < self.buffer.len() {
             match self.input.read(&mut self.buffer[self.filled..]) {

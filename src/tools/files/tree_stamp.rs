@@ -9,7 +9,7 @@ use daoyou_channels::text::hex;
 use parking_lot::Mutex;
 use sha2::{Digest, Sha256};
 
-use crate::guard::{EntryKind, Jail, StopSignal, Walk, WalkSelection, WalkVisitor, WalkedEntry};
+use crate::guard::{EntryKind, Jail, StopSignal, Walk, WalkSelection, WalkedEntry};
 
 /// The time limit for computing a stamp.
 pub(super) const STAMP_LIMIT: Duration = Duration::from_secs(1);
@@ -33,27 +33,24 @@ struct TreeFacts {
     has_vanished: bool,
 }
 
-struct FileStamper<'a>(&'a Mutex<TreeFacts>);
-
-impl WalkVisitor for FileStamper<'_> {
-    fn visit(&mut self, entry: &WalkedEntry<'_>) {
-        if entry.kind != EntryKind::File {
-            return;
-        }
-        let Some(stat) = entry.stat() else {
-            self.0.lock().has_vanished = true;
-            return;
-        };
-        let place = (stat.st_dev, stat.st_ino, stat.st_mode, stat.st_nlink, stat.st_size);
-        let times = (stat.st_mtime, stat.st_mtime_nsec, stat.st_ctime, stat.st_ctime_nsec);
-        let mut hasher = Sha256::new_with_prefix(format!("{place:?}{times:?}"));
-        hasher.update(OsStr::as_bytes(entry.path().as_os_str()));
-        let latest = u64::try_from(stat.st_mtime.max(stat.st_ctime)).ok();
-        let mut facts = self.0.lock();
-        facts.files.push(hasher.finalize().into());
-        facts.bytes = facts.bytes.saturating_add(u64::try_from(stat.st_size).unwrap_or(0));
-        facts.latest = facts.latest.max(latest);
+/// Adds the facts of a file.
+fn add_facts(facts: &Mutex<TreeFacts>, entry: &WalkedEntry<'_>) {
+    if entry.kind != EntryKind::File {
+        return;
     }
+    let Some(stat) = entry.stat() else {
+        facts.lock().has_vanished = true;
+        return;
+    };
+    let place = (stat.st_dev, stat.st_ino, stat.st_mode, stat.st_nlink, stat.st_size);
+    let times = (stat.st_mtime, stat.st_mtime_nsec, stat.st_ctime, stat.st_ctime_nsec);
+    let mut hasher = Sha256::new_with_prefix(format!("{place:?}{times:?}"));
+    hasher.update(OsStr::as_bytes(entry.path().as_os_str()));
+    let latest = u64::try_from(stat.st_mtime.max(stat.st_ctime)).ok();
+    let mut facts = facts.lock();
+    facts.files.push(hasher.finalize().into());
+    facts.bytes = facts.bytes.saturating_add(u64::try_from(stat.st_size).unwrap_or(0));
+    facts.latest = facts.latest.max(latest);
 }
 
 /// Returns a stamp, at the time `now`, of the files below the folder `path` that `select` accepts. The stamp changes whenever one
@@ -69,7 +66,8 @@ pub(super) fn tree_stamp(
 ) -> Option<String> {
     let walk = Walk::new(jail, path, stop).ok()?;
     let facts = Mutex::new(TreeFacts::default());
-    walk.run(select, || FileStamper(&facts));
+    let add = |entry: &WalkedEntry<'_>| add_facts(&facts, entry);
+    walk.run(select, || add);
     let TreeFacts { mut files, bytes, latest, has_vanished } = facts.into_inner();
     let now = now.duration_since(SystemTime::UNIX_EPOCH).ok()?.as_secs();
     let is_settled = !has_vanished && latest.is_none_or(|latest| latest + SETTLING_SECS < now);

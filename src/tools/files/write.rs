@@ -8,6 +8,7 @@ use serde::Deserialize;
 use super::file_tool::WriteTool;
 use super::scope::WriteScope;
 use crate::guard::JailError;
+use crate::text::plural;
 use crate::tools::{ReplayPolicy, Tool, ToolDefinition};
 
 #[derive(Deserialize, JsonSchema)]
@@ -27,13 +28,12 @@ struct CreateDirArgs {
 /// Returns the tool `write_file`, which writes a whole file.
 pub fn write_file(scope: WriteScope) -> Arc<dyn Tool> {
     let description = "Write a whole file; makes its folders.";
-    let definition = ToolDefinition::changing::<WriteFileArgs>("write_file", description, ReplayPolicy::Idempotent);
-    Arc::new(WriteTool::new(definition, scope, |jail, WriteFileArgs { path, content }, _| {
-        let written = jail.writer().write(&path, content.as_bytes(), None).map_err(|error| error.to_string())?;
+    let definition = ToolDefinition::changing::<WriteFileArgs>("write_file", description, ReplayPolicy::Overwrites);
+    Arc::new(WriteTool::new(definition, scope, |jail, WriteFileArgs { path, content }: &WriteFileArgs, _| {
+        let written = jail.writer().write(path, content.as_bytes(), None).map_err(|error| error.to_string())?;
         let verb = if written.is_new { "Created" } else { "Replaced" };
-        let (lines, bytes) = (content.lines().count(), content.len());
-        let unit = if lines == 1 { "line" } else { "lines" };
-        Ok::<_, String>(format!("{verb} {}: {lines} {unit}, {bytes} bytes", written.shown))
+        let (lines, bytes) = (plural(content.lines().count(), "line"), content.len());
+        Ok::<_, String>(format!("{verb} {}: {lines}, {bytes} bytes", written.shown))
     }))
 }
 
@@ -41,7 +41,7 @@ pub fn write_file(scope: WriteScope) -> Arc<dyn Tool> {
 pub fn create_dir(scope: WriteScope) -> Arc<dyn Tool> {
     let description = "Create a folder and those above it.";
     let definition = ToolDefinition::changing::<CreateDirArgs>("create_dir", description, ReplayPolicy::Idempotent);
-    Arc::new(WriteTool::new(definition, scope, |jail, args: CreateDirArgs, _| {
+    Arc::new(WriteTool::new(definition, scope, |jail, args: &CreateDirArgs, _| {
         if args.parents == Some(false)
             && let Err(error @ JailError::Missing(_)) = jail.entry(&args.path)
         {

@@ -9,9 +9,9 @@ use serde_json::{Value, json};
 
 use super::read::object;
 use super::run::{GitAccess, GitRunner, GitSession};
-use super::status::{StatusEntry, WorkTreeStatus};
+use super::status::{StatusEntry, WorkTreeStatus, is_below};
 use crate::guard::quote_controls;
-use crate::text::{one_line, shell_quote};
+use crate::text::{one_line, plural, shell_quote};
 use crate::tools::{ReplayPolicy, Tool, ToolContext, ToolDefinition, ToolOutcome, ToolResult, with_arguments};
 
 /// The longest message, in bytes.
@@ -36,22 +36,14 @@ pub struct GitCommit {
     git: GitRunner,
 }
 
-/// The content of a commit.
-#[derive(Debug, PartialEq, Eq)]
-enum CommitContent {
-    /// The staged changes.
-    Index,
-    /// These files alone, whatever is staged.
-    Files(CommitFiles),
-}
-
 /// What a call asks for. Paths are relative to the work tree.
 #[derive(Default)]
 struct CommitRequest {
     files: Option<Vec<String>>,
     all: bool,
-    /// The folders with foreign content. A file in them is committed only if `files` names it, or a folder in them.
-    foreign: Vec<String>,
+    /// The folders with foreign content, and the folder of the memory. A file in them is committed only if `files` names it, or a
+    /// folder in them.
+    by_name: Vec<String>,
 }
 
 /// The files of a commit, as git's paths relative to the work tree.
@@ -81,11 +73,11 @@ impl GitCommit {
             files.iter().map(|file| session.repository.relative(&session.jail, file)).collect::<Result<Vec<_>, _>>()
         });
         let all = args.all_files == Some(true);
-        let request = CommitRequest { files: files.transpose()?, all, foreign: session.foreign_folders() };
+        let request = CommitRequest { files: files.transpose()?, all, by_name: session.folders_by_name() };
         let status = read_status(&session, &request).await?;
-        let content = content_of(&status, &request)?;
+        let files = files_of(&status, &request)?;
         let mut left_out = None;
-        if let CommitContent::Files(files) = &content {
+        if let Some(files) = &files {
             left_out = request.left_out_note(&status);
             if files.all.is_empty() {
                 return Err(left_out.map_or_else(
@@ -95,7 +87,7 @@ impl GitCommit {
             }
             refuse_filtered(&session, &files.all).await?;
         }
-        session.run(&commit_script(&content, &args.message), GitAccess::Writes).await?.success()?;
+        session.run(&commit_script(files.as_ref(), &args.message), GitAccess::Writes).await?;
         let mut result = describe_commit(&session, status.branch.as_deref()).await?;
         if let Some(note) = left_out {
             result.content += &format!("\n[{note}]");
@@ -105,9 +97,9 @@ impl GitCommit {
 }
 
 impl CommitRequest {
-    /// Returns the folder with foreign content because of which the commit leaves out an entry.
+    /// Returns the folder of [`Self::by_name`] because of which the commit leaves out an entry.
     fn leaves_out(&self, entry: &StatusEntry) -> Option<&str> {
-        let folder = self.foreign.iter().find(|folder| is_below(&entry.path, folder))?;
+        let folder = self.by_name.iter().find(|folder| is_below(&entry.path, folder))?;
         let names = |file: &String| is_below(file, folder) && is_below(&entry.path, file);
         let is_named = self.files.as_ref().is_some_and(|files| files.iter().any(names));
         (!is_named).then_some(folder)
@@ -121,14 +113,12 @@ impl CommitRequest {
         let folders: BTreeSet<_> = changed.filter_map(|entry| self.leaves_out(entry)).collect();
         let folders: Vec<_> = folders.into_iter().map(|folder| format!("{folder}/")).collect();
         (!folders.is_empty()).then(|| {
-            format!("left out, as others may have written it: {}; to commit it, name it in files", folders.join(", "))
+            let folders = folders.join(", ");
+            format!(
+                "left out, because it is memory or others may have written it: {folders}; to commit it, name it in files"
+            )
         })
     }
-}
-
-/// Returns true if `path` is the file or folder `above`, or lies in it.
-fn is_below(path: &str, above: &str) -> bool {
-    above == "." || path.strip_prefix(above).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
 async fn read_status(session: &GitSession<'_>, request: &CommitRequest) -> Result<WorkTreeStatus, String> {
@@ -142,15 +132,18 @@ async fn read_status(session: &GitSession<'_>, request: &CommitRequest) -> Resul
          --untracked-files={untracked} -- {}",
         paths.join(" ")
     );
-    let output = session.run(&script, GitAccess::Reads).await?.success()?;
+    let output = session.run(&script, GitAccess::Reads).await?;
     if !output.is_whole {
         return Err("too many changed files for one commit: name some in files".to_owned());
     }
     Ok(WorkTreeStatus::parse(&output.bytes))
 }
 
-/// Returns the content of the commit.
-fn content_of(status: &WorkTreeStatus, request: &CommitRequest) -> Result<CommitContent, String> {
+/// Returns the files of the commit, which it takes alone, whatever is staged; `None` for the staged changes.
+///
+/// # Errors
+/// There is nothing to commit, or what is there must not be committed.
+fn files_of(status: &WorkTreeStatus, request: &CommitRequest) -> Result<Option<CommitFiles>, String> {
     let entries = &status.entries;
     let taken = || entries.iter().filter(|entry| request.leaves_out(entry).is_none());
     if let Some(files) = &request.files {
@@ -162,26 +155,26 @@ fn content_of(status: &WorkTreeStatus, request: &CommitRequest) -> Result<Commit
                 ));
             }
         }
-        return Ok(CommitContent::Files(CommitFiles::of(taken())));
+        return Ok(Some(CommitFiles::of(taken())));
     }
     if let Some(conflict) = entries.iter().find(|entry| entry.is_conflict()) {
         return Err(format!("{}: has a conflict; resolve it and stage it first", quote_controls(&conflict.path)));
     }
     if request.all && !entries.is_empty() {
-        return Ok(CommitContent::Files(CommitFiles::of(taken())));
+        return Ok(Some(CommitFiles::of(taken())));
     }
     if let Some(entry) = entries.iter().find(|entry| entry.is_staged() && request.leaves_out(entry).is_some()) {
         return Err(format!(
-            "{}: is staged, and others may have written it; name it in files, or unstage it",
+            "{}: is staged, and is memory or others may have written it; name it in files, or unstage it",
             quote_controls(&entry.path)
         ));
     }
     if entries.iter().any(StatusEntry::is_staged) {
-        return Ok(CommitContent::Index);
+        return Ok(None);
     }
     let changed = CommitFiles::of(taken().filter(|entry| !entry.is_untracked()));
     if !changed.all.is_empty() {
-        return Ok(CommitContent::Files(changed));
+        return Ok(Some(changed));
     }
     let new: Vec<_> = taken().take(MAX_NAMED).map(|entry| quote_controls(&entry.path)).collect();
     Err(match (new.is_empty(), request.left_out_note(status)) {
@@ -209,7 +202,7 @@ impl CommitFiles {
 /// wrong bytes.
 async fn refuse_filtered(session: &GitSession<'_>, paths: &[Vec<u8>]) -> Result<(), String> {
     let script = format!("{} | git check-attr -z --stdin filter", print_paths(paths));
-    let output = session.run(&script, GitAccess::Reads).await?.success()?;
+    let output = session.run(&script, GitAccess::Reads).await?;
     let words: Vec<&str> = output.text.split('\0').collect();
     let filtered = words.chunks_exact(3).find(|words| !matches!(words[2], "unspecified" | "unset" | "set"));
     match filtered {
@@ -235,35 +228,31 @@ fn print_paths(paths: &[Vec<u8>]) -> String {
     format!("printf '%b\\0' {}", quoted.collect::<Vec<_>>().join(" "))
 }
 
-fn commit_script(content: &CommitContent, message: &str) -> String {
+/// Returns the script that commits these files, or the staged changes.
+fn commit_script(files: Option<&CommitFiles>, message: &str) -> String {
     let commit = format!(
         "git commit --quiet --no-verify --no-gpg-sign --no-post-rewrite --no-status --cleanup=whitespace --message={}",
         shell_quote(message)
     );
-    match content {
-        CommitContent::Index => commit,
-        CommitContent::Files(CommitFiles { all, unstaged }) => {
-            let from = "--pathspec-from-file=- --pathspec-file-nul";
-            let add = match unstaged.as_slice() {
-                [] => String::new(),
-                paths => format!("{} | git add --all {from} && ", print_paths(paths)),
-            };
-            format!("{add}{} | {commit} --only {from}", print_paths(all))
-        }
-    }
+    let Some(CommitFiles { all, unstaged }) = files else { return commit };
+    let from = "--pathspec-from-file=- --pathspec-file-nul";
+    let add = match unstaged.as_slice() {
+        [] => String::new(),
+        paths => format!("{} | git add --all {from} && ", print_paths(paths)),
+    };
+    format!("{add}{} | {commit} --only {from}", print_paths(all))
 }
 
 async fn describe_commit(session: &GitSession<'_>, branch: Option<&str>) -> Result<ToolResult, String> {
     let script = "git rev-parse HEAD && git log -1 --no-show-signature --no-color --no-patch --format='%h %s' && \
                   git diff-tree --root --no-commit-id -r -z --no-renames --name-status --no-ext-diff HEAD";
-    let output = session.run(script, GitAccess::Reads).await?.success()?;
+    let output = session.run(script, GitAccess::Reads).await?;
     let mut lines = output.text.splitn(3, '\n');
     let [hash, head, changed] = [(); 3].map(|()| lines.next().unwrap_or_default());
     let words: Vec<&str> = changed.split('\0').collect();
     let changed: Vec<(&str, &str)> = words.chunks_exact(2).map(|pair| (pair[0], pair[1])).collect();
     let on = branch.map(|branch| format!(" on {branch}")).unwrap_or_default();
-    let end = if changed.len() == 1 { "" } else { "s" };
-    let mut text = format!("Committed{on}: {}\n{} file{end} changed", one_line(head), changed.len());
+    let mut text = format!("Committed{on}: {}\n{} changed", one_line(head), plural(changed.len(), "file"));
     for (code, path) in changed.iter().take(MAX_NAMED) {
         text += &format!("\n{code} {}", quote_controls(path));
     }
@@ -311,12 +300,12 @@ mod tests {
     #[test]
     fn the_content_of_a_commit_is_what_was_asked_for() {
         let paths = |paths: &[&str]| paths.iter().map(|path| path.as_bytes().to_owned()).collect::<Vec<_>>();
-        let files = |names: &[&str]| CommitContent::Files(CommitFiles { all: paths(names), unstaged: paths(names) });
+        let files = |names: &[&str]| Some(CommitFiles { all: paths(names), unstaged: paths(names) });
         let (tracked, new): (&[_], &[_]) = (&[(" M", "b"), (" D", "a"), ("??", "c")], &[("??", "c"), ("??", "sub/")]);
         for (entries, asked, all, expected) in [
             (tracked, None, false, Ok(files(&["b", "a"]))),
             (tracked, None, true, Ok(files(&["b", "a", "c"]))),
-            (&[("M ", "a"), (" M", "b")][..], None, false, Ok(CommitContent::Index)),
+            (&[("M ", "a"), (" M", "b")][..], None, false, Ok(None)),
             (&[("UU", "a"), ("M ", "b")], None, false, Err("a: has a conflict")),
             (&[], None, false, Err("no file is changed")),
             (new, None, false, Err("name them in files: c, sub/")),
@@ -324,15 +313,10 @@ mod tests {
             (&[(" M", "src/a")], Some("src"), false, Ok(files(&["src/a"]))),
             (&[(" M", "src2/a")], Some("src"), false, Err("src: nothing to commit")),
             (&[(" M", "a")], Some("."), false, Ok(files(&["a"]))),
-            (
-                &[("D ", "a")],
-                Some("a"),
-                false,
-                Ok(CommitContent::Files(CommitFiles { all: paths(&["a"]), unstaged: Vec::new() })),
-            ),
+            (&[("D ", "a")], Some("a"), false, Ok(Some(CommitFiles { all: paths(&["a"]), unstaged: Vec::new() }))),
         ] {
             let asked = asked.map(|path: &str| vec![path.to_owned()]);
-            let got = content_of(&status(entries), &CommitRequest { files: asked, all, foreign: Vec::new() });
+            let got = files_of(&status(entries), &CommitRequest { files: asked, all, by_name: Vec::new() });
             match expected {
                 Ok(expected) => assert_eq!(got, Ok(expected)),
                 Err(words) => assert!(got.as_ref().is_err_and(|error| error.contains(words)), "{words}: {got:?}"),
@@ -343,30 +327,30 @@ mod tests {
     #[test]
     fn what_others_may_have_written_is_committed_only_by_name() {
         let entries = &[("??", "mail/a"), (" M", "mail/b"), ("??", "scratch/c"), (" M", "own"), (" M", "mails")];
-        let both = "as others may have written it: mail/, scratch/;";
+        let both = "others may have written it: mail/, scratch/;";
         for (asked, all, expected, note) in [
             (None, true, &["own", "mails"][..], both),
-            (None, false, &["own", "mails"], "as others may have written it: mail/;"),
+            (None, false, &["own", "mails"], "others may have written it: mail/;"),
             (Some("."), false, &["own", "mails"], both),
             (Some("mail"), false, &["mail/a", "mail/b"], ""),
             (Some("mail/b"), false, &["mail/b"], ""),
         ] {
             let files = asked.map(|path: &str| vec![path.to_owned()]);
-            let request = CommitRequest { files, all, foreign: vec!["mail".to_owned(), "scratch".to_owned()] };
+            let request = CommitRequest { files, all, by_name: vec!["mail".to_owned(), "scratch".to_owned()] };
             // git lists only what is asked for.
             let mut entries = status(entries);
             entries.entries.retain(|entry| asked.is_none_or(|file| is_below(&entry.path, file)));
-            let Ok(CommitContent::Files(files)) = content_of(&entries, &request) else { panic!("{asked:?}") };
+            let Ok(Some(files)) = files_of(&entries, &request) else { panic!("{asked:?}") };
             let expected: Vec<_> = expected.iter().map(|path| path.as_bytes().to_owned()).collect();
             assert_eq!(files.all, expected, "{asked:?} {all}");
             let got = request.left_out_note(&entries).unwrap_or_default();
             assert!(got.contains(note), "{asked:?} {all}: {got}");
         }
         let staged = status(&[("M ", "mail/b"), ("M ", "own")]);
-        let request = CommitRequest { foreign: vec!["mail".to_owned()], ..CommitRequest::default() };
-        assert!(content_of(&staged, &request).is_err_and(|error| error.starts_with("mail/b: is staged")));
+        let request = CommitRequest { by_name: vec!["mail".to_owned()], ..CommitRequest::default() };
+        assert!(files_of(&staged, &request).is_err_and(|error| error.starts_with("mail/b: is staged")));
         let only = status(&[(" M", "mail/b")]);
-        let request = CommitRequest { foreign: vec!["mail".to_owned()], ..CommitRequest::default() };
-        assert!(content_of(&only, &request).is_err_and(|error| error.contains("written it: mail/; to commit it")));
+        let request = CommitRequest { by_name: vec!["mail".to_owned()], ..CommitRequest::default() };
+        assert!(files_of(&only, &request).is_err_and(|error| error.contains("written it: mail/; to commit it")));
     }
 }

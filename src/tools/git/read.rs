@@ -80,8 +80,10 @@ impl GitReader {
     async fn status(&self, args: GitStatusArgs, context: &ToolContext) -> Result<ToolResult, String> {
         let session = self.git.open(args.repo_path.as_deref(), None, context).await?;
         let script = "git status --porcelain=v2 --branch -z --ignore-submodules=all --untracked-files=normal";
-        let output = session.run(script, GitAccess::Reads).await?.success()?;
-        let status = WorkTreeStatus::parse(&output.bytes);
+        let output = session.run(script, GitAccess::Reads).await?;
+        let mut status = WorkTreeStatus::parse(&output.bytes);
+        let folders = session.hidden_folders();
+        status.entries.retain(|entry| !folders.iter().any(|folder| entry.is_in(folder)));
         let mut lines = vec![status.branch_line()];
         if status.entries.is_empty() {
             lines.push("Nothing changed.".to_owned());
@@ -114,10 +116,10 @@ impl GitReader {
         let limits = format!(
             "--no-ext-diff --no-textconv --ignore-submodules=all{} -- {}",
             if staged { " --cached" } else { "" },
-            path.as_deref().map(shell_quote).unwrap_or_default()
+            session.diff_pathspecs(path.as_deref())
         );
-        let script = format!("git diff --no-color --stat=100 --patch {limits}");
-        let diff = session.run(&script, GitAccess::Reads).await?.success()?.text;
+        let script = format!("GIT_LITERAL_PATHSPECS=0 git diff --no-color --stat=100 --patch {limits}");
+        let diff = session.run(&script, GitAccess::Reads).await?.text;
         if diff.trim().is_empty() {
             let of = path.map(|path| format!(" in {}", quote_controls(&path))).unwrap_or_default();
             let what = if staged { "staged changes" } else { "changes that are not staged" };
@@ -129,8 +131,8 @@ impl GitReader {
         let patch = diff.find("\n\ndiff --").filter(|_| is_short).map_or(diff.as_str(), |at| &diff[at + 2..]);
         let mut result = ToolResult::ok(patch);
         result.metadata = object(json!({ "files": files }));
-        let script = format!("git diff --name-only --no-renames -z {limits}");
-        let listed = session.run(&script, GitAccess::Reads).await?.success()?;
+        let script = format!("GIT_LITERAL_PATHSPECS=0 git diff --name-only --no-renames -z {limits}");
+        let listed = session.run(&script, GitAccess::Reads).await?;
         if !listed.is_whole {
             return Err("too many changed files; name a path".to_owned());
         }
@@ -148,7 +150,7 @@ impl GitReader {
              --date=format:'%Y-%m-%d %H:%M' --format='%h%n%ad%n%an%n%s' -- {}",
             path.as_deref().map(shell_quote).unwrap_or_default()
         );
-        let text = session.run(&script, GitAccess::Reads).await?.success()?.text;
+        let text = session.run(&script, GitAccess::Reads).await?.text;
         let commits: Vec<Value> = text.split('\0').filter_map(parse_commit).collect();
         if commits.is_empty() {
             let of = path.map(|path| format!(" of {}", quote_controls(&path))).unwrap_or_default();
@@ -172,8 +174,11 @@ impl Tool for GitReader {
         &self.definition
     }
 
-    fn may_taint(&self, _: &Value, _: &ToolContext) -> bool {
-        self.git.may_show_foreign()
+    fn may_taint(&self, arguments: &Value, _: &ToolContext) -> bool {
+        // A diff shows the log of summaries only if a path names its folder, or leads to it through a link.
+        let [repository, path] = ["repo_path", "path"].map(|key| arguments[key].as_str().unwrap_or_default());
+        let paths = [repository.to_owned(), path.to_owned(), format!("{repository}/{path}")];
+        self.git.may_show_foreign() || paths.iter().any(|path| self.git.may_be_memory(path))
     }
 
     async fn call(&self, arguments: Value, context: &ToolContext) -> ToolOutcome {

@@ -1,5 +1,6 @@
 //! Finds the repository of a call. The repository and all its parts must lie inside the workspace.
 
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Component, Path, PathBuf};
 
 use crate::guard::{Jail, JailError};
@@ -69,6 +70,9 @@ impl Repository {
                 locate(jail, &part)?;
             }
         }
+        for folder in [&git_dir, &common_dir] {
+            check_entries(jail, work_tree, folder)?;
+        }
         Ok(Self { work_tree: work_tree.to_owned(), git_dir, common_dir })
     }
 
@@ -100,6 +104,22 @@ impl Repository {
     pub(super) fn shown(&self, jail: &Jail) -> String {
         shown(jail, &self.work_tree)
     }
+}
+
+/// Checks that git can open all entries of `folder`, its own folder in `work_tree`: it would wait at a pipe.
+fn check_entries(jail: &Jail, work_tree: &Path, folder: &Path) -> Result<(), String> {
+    let failed = |error: std::io::Error| format!("{}: {error}", shown(jail, folder));
+    for entry in std::fs::read_dir(folder).map_err(failed)? {
+        let path = entry.map_err(failed)?.path();
+        // A link without a target is no obstacle, and neither is a socket, such as that of git's file monitor.
+        let may_wait = |kind: std::fs::FileType| kind.is_fifo() || kind.is_char_device() || kind.is_block_device();
+        if std::fs::metadata(&path).is_ok_and(|found| may_wait(found.file_type())) {
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            let name = crate::guard::quote_controls(&name);
+            return Err(format!("{}: the {name} of its .git is not a file", shown(jail, work_tree)));
+        }
+    }
+    Ok(())
 }
 
 /// Resolves the links of the parents of a path, which need not exist. A link at the end of the path is not resolved.
@@ -210,6 +230,22 @@ mod tests {
             }
             let error = Repository::find(&jail(workspace.path()), None, None).unwrap_err();
             assert!(error.contains("outside the workspace"), "{part}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_pipe_in_place_of_a_file_of_git_is_named() {
+        for part in ["HEAD", "index", "packed-refs"] {
+            let workspace = tempfile::tempdir().unwrap();
+            let repository = workspace.path().join("evil");
+            fs::create_dir_all(repository.join(".git/refs")).unwrap();
+            fs::write(repository.join(".git/config"), "").unwrap();
+            symlink("nowhere", repository.join(".git/link")).unwrap();
+            Repository::find(&jail(workspace.path()), Some("evil"), None).unwrap();
+            let pipe = repository.join(".git").join(part);
+            rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
+            let error = Repository::find(&jail(workspace.path()), Some("evil"), None).unwrap_err();
+            assert_eq!(error, format!("evil: the {part} of its .git is not a file"));
         }
     }
 

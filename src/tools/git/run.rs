@@ -5,7 +5,7 @@
 //! HEAD and the index are the repository's own. `.gitattributes` can then name filters and drivers, but none is defined. The
 //! sandbox of commands is the second line of defence.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ use crate::text::{shell_quote, truncate};
 use crate::tools::ToolContext;
 use crate::tools::exec::{COMMAND_BYTES, CommandRunner, END_MARGIN, ShellCommand};
 use crate::tools::files::{FOREIGN_FOLDERS, ForeignFiles, WorkspaceJail};
-use crate::tools::private_folders::FolderVisibility;
+use crate::tools::private_folders::{FolderVisibility, MEMORY_FOLDER};
 
 /// The parts of a repository that git reads in addition to HEAD and the index.
 const LINKED: &str = "objects refs logs packed-refs reftable shallow";
@@ -57,33 +57,13 @@ pub(super) enum GitAccess {
     Writes,
 }
 
-/// The exit code and output of a git call.
+/// The output of a git call.
 pub(super) struct GitOutput {
-    pub code: i32,
-    /// Standard output, plus errors if the code is not 0.
     pub bytes: Vec<u8>,
     /// The output as it is shown: bytes that are no UTF-8 are replaced.
     pub text: String,
     /// True if no part of the output is missing.
     pub is_whole: bool,
-}
-
-impl GitOutput {
-    /// Returns the output of a successful call.
-    ///
-    /// # Errors
-    /// The error text of git.
-    pub(super) fn success(self) -> Result<Self, String> {
-        if self.code == 0 {
-            return Ok(self);
-        }
-        let message = truncate(self.text.trim(), ERROR_CHARS);
-        Err(if message.is_empty() {
-            format!("git ended with exit code {}", self.code)
-        } else {
-            format!("git: {message}")
-        })
-    }
 }
 
 /// A repository with the configuration for git, for the calls of one turn.
@@ -92,6 +72,8 @@ pub(super) struct GitSession<'a> {
     context: &'a ToolContext,
     deadline: Instant,
     settings: String,
+    /// The folders of the workspace that the turn may not see.
+    hidden: Vec<PathBuf>,
     pub repository: Repository,
     pub jail: Arc<Jail>,
 }
@@ -106,9 +88,14 @@ impl GitRunner {
         self.files.has_foreign_content()
     }
 
+    /// Returns true if a path of a call contains the name of `memory/`, or leads into that folder through a link.
+    pub(super) fn may_be_memory(&self, path: &str) -> bool {
+        path.contains(MEMORY_FOLDER) || self.files.real_path(path).is_some_and(|real| real.starts_with(MEMORY_FOLDER))
+    }
+
     /// Returns the time limit of a call of a tool.
     pub(super) fn timeout(&self) -> Duration {
-        self.runner.config().timeout.0.saturating_add(END_MARGIN)
+        self.runner.config.timeout.0.saturating_add(END_MARGIN)
     }
 
     /// Opens the repository of a call: the one that contains `repo_path`, otherwise the workspace, otherwise `path`.
@@ -126,9 +113,9 @@ impl GitRunner {
         let found =
             tokio::task::spawn_blocking(move || Repository::find(&searched, start.as_deref(), path.as_deref())).await;
         let repository = found.map_err(|error| error.to_string())??;
-        let deadline = Instant::now() + self.runner.config().timeout.0;
-        let mut session =
-            GitSession { runner: &self.runner, context, deadline, settings: String::new(), repository, jail };
+        let deadline = Instant::now() + self.runner.config.timeout.0;
+        let (hidden, settings) = (self.files.hidden_folders(context), String::new());
+        let mut session = GitSession { runner: &self.runner, context, deadline, settings, hidden, repository, jail };
         session.settings = session.read_settings().await?;
         Ok(session)
     }
@@ -138,7 +125,7 @@ impl GitSession<'_> {
     /// Runs a script that calls `git`, in the work tree.
     ///
     /// # Errors
-    /// The script does not run to its end.
+    /// The script does not run to its end, or fails; the error is that of git.
     pub(super) async fn run(&self, script: &str, access: GitAccess) -> Result<GitOutput, String> {
         let Repository { work_tree, git_dir, common_dir } = &self.repository;
         let mut environment = self.environment();
@@ -186,12 +173,35 @@ impl GitSession<'_> {
         self.repository.work_tree.strip_prefix(self.jail.root()).unwrap_or(Path::new(""))
     }
 
-    /// Returns the folders with foreign content in the work tree, relative to it.
-    pub(super) fn foreign_folders(&self) -> Vec<String> {
-        let folders = FOREIGN_FOLDERS.iter().map(|folder| self.jail.root().join(folder));
-        let inside = folders
-            .filter_map(|folder| folder.strip_prefix(&self.repository.work_tree).ok()?.to_str().map(str::to_owned));
-        inside.filter(|name| !name.is_empty()).collect()
+    /// Returns the folders in the work tree whose files are committed only by name: those with foreign content, and that of the
+    /// memory. The folders are relative to the work tree.
+    pub(super) fn folders_by_name(&self) -> Vec<String> {
+        let folders = FOREIGN_FOLDERS.iter().copied().chain([MEMORY_FOLDER]);
+        folders.filter_map(|folder| self.in_work_tree(Path::new(folder))).collect()
+    }
+
+    /// Returns the folders in the work tree that the turn may not see, relative to the work tree.
+    pub(super) fn hidden_folders(&self) -> Vec<String> {
+        self.hidden.iter().filter_map(|folder| self.in_work_tree(folder)).collect()
+    }
+
+    /// Returns the pathspecs (gitglossary(7)) of a diff of `path`. They leave out the folders that the turn may not see, and
+    /// `memory/` unless `path` is in it: others may read the conversation later.
+    pub(super) fn diff_pathspecs(&self, path: Option<&str>) -> String {
+        let is_memory = path.is_some_and(|path| self.root().join(path).starts_with(MEMORY_FOLDER));
+        let memory = self.in_work_tree(Path::new(MEMORY_FOLDER)).filter(|_| !is_memory);
+        let left_out = self.hidden_folders().into_iter().chain(memory);
+        let left_out = left_out.map(|folder| format!(":(exclude,literal){folder}"));
+        let wanted = format!(":(literal){}", path.unwrap_or("."));
+        let specs: Vec<String> = std::iter::once(wanted).chain(left_out).map(|spec| shell_quote(&spec)).collect();
+        specs.join(" ")
+    }
+
+    /// Returns a folder of the workspace relative to the work tree; `None` if it is not inside.
+    fn in_work_tree(&self, folder: &Path) -> Option<String> {
+        let folder = self.jail.root().join(folder);
+        let inside = folder.strip_prefix(&self.repository.work_tree).ok()?.to_str()?;
+        (!inside.is_empty()).then(|| inside.to_owned())
     }
 
     /// Reads the repository's own configuration, without its includes, and composes git's configuration from it.
@@ -213,7 +223,7 @@ impl GitSession<'_> {
              exit $code",
             quote_path(&config)
         );
-        let listed = self.collect(command, self.environment()).await?.success()?;
+        let listed = self.collect(command, self.environment()).await?;
         Ok(compose(&listed.bytes))
     }
 
@@ -226,6 +236,10 @@ impl GitSession<'_> {
         environment
     }
 
+    /// Runs a command, and returns its output.
+    ///
+    /// # Errors
+    /// The command does not run to its end, or its exit code is not 0. Then its output is the error of git.
     async fn collect(&self, command: String, environment: Vec<(String, String)>) -> Result<GitOutput, String> {
         if command.len() > COMMAND_BYTES {
             return Err("too much for one call: name fewer files, or folders".to_owned());
@@ -233,7 +247,7 @@ impl GitSession<'_> {
         let limit = self.deadline.saturating_duration_since(Instant::now());
         let command = ShellCommand { command, environment, limit, further: FolderVisibility::default() };
         let ended = self.runner.collect(command, self.context).await?;
-        let code = ended.outcome.exit_code(self.runner.config().timeout.0)?;
+        let code = ended.outcome.exit_code(self.runner.config.timeout.0)?;
         let text = String::from_utf8_lossy(&ended.bytes).into_owned();
         if code == NOT_FOUND && text.contains("git") && text.contains("not found") {
             return Err(
@@ -242,7 +256,14 @@ impl GitSession<'_> {
                     .to_owned(),
             );
         }
-        Ok(GitOutput { code, text, bytes: ended.bytes, is_whole: ended.is_whole })
+        if code != 0 {
+            let message = truncate(text.trim(), ERROR_CHARS);
+            return Err(match message.as_str() {
+                "" => format!("git ended with exit code {code}"),
+                _ => format!("git: {message}"),
+            });
+        }
+        Ok(GitOutput { text, bytes: ended.bytes, is_whole: ended.is_whole })
     }
 }
 

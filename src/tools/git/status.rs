@@ -32,6 +32,11 @@ impl StatusEntry {
         Self { code, path: shown(path), raw_path: path.to_owned(), origin: origin.map(shown) }
     }
 
+    /// Returns true if the file is in `folder`, or was there before it was renamed.
+    pub(super) fn is_in(&self, folder: &str) -> bool {
+        is_below(&self.path, folder) || self.origin.as_deref().is_some_and(|origin| is_below(origin, folder))
+    }
+
     pub(super) fn is_untracked(&self) -> bool {
         self.code == "??"
     }
@@ -106,6 +111,11 @@ impl WorkTreeStatus {
         }
         line
     }
+}
+
+/// Returns true if `path` is the file or folder `above`, or lies in it.
+pub(super) fn is_below(path: &str, above: &str) -> bool {
+    above == "." || path.strip_prefix(above).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
 #[cfg(test)]

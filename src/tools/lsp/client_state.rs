@@ -22,20 +22,17 @@ const MAX_ITEMS: usize = 1_000;
 /// The maximum number of characters of a server's error that are shown.
 const SHOWN_CHARS: usize = 500;
 
-/// An error as the server reports it.
+/// An error as the server reports it. Its text is not for the model without the name of the server.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct ServerFault {
-    pub code: i64,
     pub message: String,
+    /// True if a retry may succeed.
+    pub is_temporary: bool,
 }
 
-impl ServerFault {
-    /// Returns true if the same request may succeed a moment later: the content changed in the meantime, the server was busy or
-    /// not ready, or it dropped the request.
-    pub(super) fn is_temporary(&self) -> bool {
-        matches!(self.code, -32801 | -32802 | -32800 | -32002)
-    }
-}
+/// The codes of errors after which the same request may succeed a moment later: the content changed in the meantime, the server
+/// was busy or not ready, or it dropped the request.
+const TEMPORARY_CODES: [i64; 4] = [-32801, -32802, -32800, -32002];
 
 type ServerAnswer = Result<Value, ServerFault>;
 
@@ -49,8 +46,10 @@ pub(super) struct PublishedDiagnostics {
 }
 
 /// The health of a server, as the server reports it. Its messages are not shown, since all conversations share the server.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, strum::EnumString)]
+#[strum(serialize_all = "lowercase")]
 pub(super) enum ServerHealth {
+    #[default]
     Ok,
     /// The server works with only a part of the project or of its libraries.
     Warning,
@@ -59,15 +58,6 @@ pub(super) enum ServerHealth {
 }
 
 impl ServerHealth {
-    /// Returns the health that `experimental/serverStatus` names.
-    fn named(name: Option<&str>) -> Self {
-        match name {
-            Some("warning") => Self::Warning,
-            Some("error") => Self::Error,
-            _ => Self::Ok,
-        }
-    }
-
     /// Returns the note about the health that is added to a result.
     pub(super) fn note(self) -> Option<&'static str> {
         match self {
@@ -278,22 +268,19 @@ impl ClientState {
             "window/showMessage" if params["type"] == 1 => state.has_shown_error = true,
             "experimental/serverStatus" => {
                 state.is_quiescent = params["quiescent"].as_bool().or(state.is_quiescent);
-                state.health = Some(ServerHealth::named(params["health"].as_str()));
+                let health = params["health"].as_str().and_then(|name| name.parse().ok());
+                state.health = Some(health.unwrap_or_default());
             }
             _ => {}
         }
     }
 }
 
+/// Returns an error of a server, with its message on one line, shortened.
 fn fault_of(error: &Value) -> ServerFault {
-    let message = if error["message"].is_string() { &error["message"] } else { error };
-    ServerFault { code: error["code"].as_i64().unwrap_or(0), message: shown_message(message) }
-}
-
-/// Returns a message of a server on one line, shortened.
-fn shown_message(message: &Value) -> String {
-    let text = message.as_str().map_or_else(|| message.to_string(), str::to_owned);
-    truncate(&one_line(&text), SHOWN_CHARS).to_string()
+    let text = error["message"].as_str().or(error.as_str()).map_or_else(|| error.to_string(), str::to_owned);
+    let is_temporary = error["code"].as_i64().is_some_and(|code| TEMPORARY_CODES.contains(&code));
+    ServerFault { message: truncate(&one_line(&text), SHOWN_CHARS), is_temporary }
 }
 
 /// Answers a request of a server. The client shows, asks and changes nothing for the server.
@@ -370,7 +357,7 @@ mod tests {
         }
         assert_eq!(second.try_recv().unwrap(), Ok(json!("two")));
         let fault = first.try_recv().unwrap().unwrap_err();
-        assert_eq!((fault.code, fault.message.as_str(), fault.is_temporary()), (-32801, "content modified", true));
+        assert_eq!((fault.message.as_str(), fault.is_temporary), ("content modified", true));
         let mut left = state.expect_answer(3).unwrap();
         state.end("it crashed");
         assert!(left.try_recv().is_err() && state.expect_answer(4).unwrap_err() == "it crashed");

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use daoyou_channels::settings::Span;
+use daoyou_channels::settings::{SettingFault, Span};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -34,11 +34,11 @@ impl Default for LspConfig {
 }
 
 impl LspConfig {
-    /// Returns the invalid key, what is wrong with it, and what is allowed.
-    pub fn fault(&self) -> Option<(&'static str, String, &'static str)> {
+    /// Returns the fault of these settings, if they have one.
+    pub fn fault(&self) -> Option<SettingFault> {
         const ALLOWED: &str =
             "rust, python, typescript, go or c, and a program with its arguments, such as python = [\"pylsp\"]";
-        let fault = |wrong| Some(("tools.lsp.servers", wrong, ALLOWED));
+        let fault = |wrong: String| Some(SettingFault::new(&["tools.lsp.servers"], wrong, ALLOWED));
         for (name, command) in &self.servers {
             if !SERVERS.iter().any(|kind| kind.name == name) {
                 return fault(format!("{name:?} is no language that is known"));
@@ -66,7 +66,7 @@ mod tests {
         ] {
             let command = command.iter().map(|word| (*word).to_owned()).collect();
             let servers = BTreeMap::from([(name.to_owned(), command)]);
-            let fault = LspConfig { servers, ..LspConfig::default() }.fault().map(|(_, wrong, _)| wrong);
+            let fault = LspConfig { servers, ..LspConfig::default() }.fault().map(|fault| fault.wrong);
             assert_eq!(fault.is_some(), expected.is_some(), "{fault:?}");
             assert!(fault.unwrap_or_default().contains(expected.unwrap_or_default()), "{name}");
         }

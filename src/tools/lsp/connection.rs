@@ -1,7 +1,7 @@
 //! The connection to a language server, which runs below a supervisor like a command. Its standard input and output are one
 //! socket. Dropping the connection ends the server, and so does the death of the gateway.
 
-use std::path::PathBuf;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
@@ -20,7 +20,7 @@ use super::framing::{FrameDecoder, frame};
 use crate::guard::{ExecRequest, KnownSecrets};
 use crate::live::Live;
 use crate::tools::ToolResult;
-use crate::tools::exec::{ServerProcess, ServerSocket};
+use crate::tools::exec::{ServerProcess, ServerProcessError, ServerSocket};
 
 /// How long a server may take to read a message.
 const SEND_LIMIT: Duration = Duration::from_secs(10);
@@ -29,46 +29,15 @@ const QUEUE: usize = 256;
 /// The size of one read, in bytes.
 const CHUNK: usize = 64 * 1_024;
 
-/// The reason why a call of a language server failed, worded for the model.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct LspError {
-    pub text: String,
-    /// True if a retry may succeed.
-    pub is_temporary: bool,
-}
-
-impl LspError {
-    pub(super) fn for_now(text: impl Into<String>) -> Self {
-        Self { text: text.into(), is_temporary: true }
-    }
-}
-
-impl From<String> for LspError {
-    fn from(text: String) -> Self {
-        Self { text, is_temporary: false }
-    }
-}
-
-impl From<LspError> for ToolResult {
-    fn from(error: LspError) -> Self {
+impl From<ServerProcessError> for ToolResult {
+    fn from(error: ServerProcessError) -> Self {
         if error.is_temporary { Self::failed_for_now(error.text) } else { Self::failed(error.text) }
     }
 }
 
-/// The parameters for starting a server.
-pub(super) struct ServerLaunch {
-    /// The path of this program, which runs as the supervisor.
-    pub exe: PathBuf,
-    pub environment: Vec<(String, String)>,
-    pub request: ExecRequest,
-    /// The name of the server, as shown in texts.
-    pub name: String,
-    /// The folder of the project.
-    pub root: Url,
-}
-
 /// A running language server.
 pub(super) struct LspConnection {
+    /// The name of the server, as shown in texts.
     pub name: String,
     pub state: Arc<ClientState>,
     outgoing: mpsc::Sender<Vec<u8>>,
@@ -93,42 +62,47 @@ impl Drop for OpenRequest<'_> {
 }
 
 impl LspConnection {
-    /// Starts the server.
+    /// Starts the server of the project in the folder `root`. `exe` is the path of this program, which runs as the supervisor.
     ///
     /// # Errors
     /// The server cannot be started.
-    pub(super) async fn start(launch: ServerLaunch) -> Result<Self, LspError> {
-        let ServerLaunch { exe, environment, request, name, root } = launch;
-        let started = ServerProcess::start(&exe, &environment, &request).await;
-        let (process, socket) = started.map_err(|error| LspError {
-            text: format!("{name} was not started: {}", error.text),
-            is_temporary: error.is_temporary,
-        })?;
+    pub(super) async fn start(
+        exe: &Path,
+        environment: &[(String, String)],
+        request: &ExecRequest,
+        name: String,
+        root: Url,
+    ) -> Result<Self, ServerProcessError> {
+        let started = ServerProcess::start(exe, environment, request).await;
+        let (process, socket) = started
+            .map_err(|error| ServerProcessError { text: format!("{name} was not started: {}", error.text), ..error })?;
         let state = Arc::new(ClientState::new(root));
         let (outgoing, to_write) = mpsc::channel(QUEUE);
-        let server = ServerStreams { socket, to_write, answers: outgoing.clone().downgrade() };
-        let running = AbortOnDropHandle::new(tokio::spawn(server.run(process, Arc::clone(&state), name.clone())));
-        Ok(Self { name, state, outgoing, next_id: AtomicI64::new(1), _running: running })
+        let streams = ServerStreams { socket, to_write, answers: outgoing.downgrade() };
+        let running = tokio::spawn(streams.run(process, Arc::clone(&state), name.clone()));
+        Ok(Self { name, state, outgoing, next_id: AtomicI64::new(1), _running: AbortOnDropHandle::new(running) })
     }
 
     /// Returns the error of a server that has ended.
-    pub(super) fn ended(&self) -> Option<LspError> {
-        self.state.ended().map(LspError::for_now)
+    pub(super) fn ended(&self) -> Option<ServerProcessError> {
+        self.state.ended().map(ServerProcessError::for_now)
     }
 
     /// Sends a notification.
     ///
     /// # Errors
     /// The server has ended, or reads nothing.
-    pub(super) async fn notify(&self, method: &str, params: Value) -> Result<(), LspError> {
+    pub(super) async fn notify(&self, method: &str, params: Value) -> Result<(), ServerProcessError> {
         self.send(&json!({"jsonrpc": "2.0", "method": method, "params": params})).await
     }
 
-    async fn send(&self, message: &Value) -> Result<(), LspError> {
+    async fn send(&self, message: &Value) -> Result<(), ServerProcessError> {
         match timeout(SEND_LIMIT, self.outgoing.send(frame(message))).await {
             Ok(Ok(())) => Ok(()),
-            Ok(Err(_)) => Err(self.ended().unwrap_or_else(|| LspError::for_now(format!("{} has ended", self.name)))),
-            Err(_) => Err(LspError::for_now(format!("{} reads nothing that is sent to it", self.name))),
+            Ok(Err(_)) => {
+                Err(self.ended().unwrap_or_else(|| ServerProcessError::for_now(format!("{} has ended", self.name))))
+            }
+            Err(_) => Err(ServerProcessError::for_now(format!("{} reads nothing that is sent to it", self.name))),
         }
     }
 
@@ -142,9 +116,9 @@ impl LspConnection {
         params: Value,
         limit: Duration,
         cancel: &CancellationToken,
-    ) -> Result<Value, LspError> {
+    ) -> Result<Value, ServerProcessError> {
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
-        let answer = self.state.expect_answer(id).map_err(LspError::for_now)?;
+        let answer = self.state.expect_answer(id).map_err(ServerProcessError::for_now)?;
         let _open = OpenRequest { connection: self, id };
         let name = &self.name;
         let asked = async {
@@ -153,17 +127,17 @@ impl LspConnection {
                 Ok(Ok(result)) => Ok(result),
                 Ok(Err(fault)) => {
                     let text = format!("{name} answers: {}", fault.message);
-                    Err(LspError { is_temporary: fault.is_temporary(), text })
+                    Err(ServerProcessError { text, is_temporary: fault.is_temporary })
                 }
-                Err(_) => Err(self.ended().unwrap_or_else(|| LspError::for_now(format!("{name} has ended")))),
+                Err(_) => Err(self.ended().unwrap_or_else(|| ServerProcessError::for_now(format!("{name} has ended")))),
             }
         };
         tokio::select! {
             biased;
-            () = cancel.cancelled() => Err(LspError::from(format!("Cancelled; {name} was told so"))),
+            () = cancel.cancelled() => Err(ServerProcessError::lasting(format!("Cancelled; {name} was told so"))),
             answered = timeout(limit, asked) => answered.unwrap_or_else(|_| {
                 let seconds = limit.as_secs_f32().ceil();
-                Err(LspError::from(format!("{name} did not answer {method} within {seconds} seconds")))
+                Err(ServerProcessError::lasting(format!("{name} did not answer {method} within {seconds} seconds")))
             }),
         }
     }
@@ -208,24 +182,26 @@ async fn read_messages(
             Ok(read) => read,
         };
         decoder.push(&chunk[..read]);
-        loop {
-            let answer = match decoder.next_message() {
-                Ok(Some(message)) => state.handle(&message),
-                Ok(None) => break,
-                Err(fault) => return Some(fault),
-            };
-            match answer {
-                Ok(None) => {}
-                Ok(Some(answer)) => {
-                    let sent = answers.upgrade().map(|answers| answers.try_send(frame(&answer)));
-                    if let Some(Err(mpsc::error::TrySendError::Full(_))) = sent {
-                        return Some("it asks without reading the answers".to_owned());
-                    }
-                }
-                Err(fault) => return Some(fault),
-            }
+        if let Err(fault) = handle_messages(&mut decoder, answers, state) {
+            return Some(fault);
         }
     }
+}
+
+/// Handles the messages that have arrived as a whole.
+fn handle_messages(
+    decoder: &mut FrameDecoder,
+    answers: &mpsc::WeakSender<Vec<u8>>,
+    state: &ClientState,
+) -> Result<(), String> {
+    while let Some(message) = decoder.next_message()? {
+        let Some(answer) = state.handle(&message)? else { continue };
+        let sent = answers.upgrade().map(|answers| answers.try_send(frame(&answer)));
+        if let Some(Err(mpsc::error::TrySendError::Full(_))) = sent {
+            return Err("it asks without reading the answers".to_owned());
+        }
+    }
+    Ok(())
 }
 
 /// Writes messages. Returns `None` when the server stops reading.

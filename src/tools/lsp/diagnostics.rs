@@ -7,10 +7,10 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::client_state::{MAX_DIAGNOSTICS, PublishedDiagnostics};
-use super::connection::LspError;
 use super::positions::{PositionEncoding, PositionIndex};
 use super::service::OpenTarget;
-use crate::text::{one_line, truncate};
+use crate::text::{one_line, plural, truncate};
+use crate::tools::ServerProcessError;
 
 /// The maximum number of diagnostics of a result, and of characters of a message.
 const MAX_LINES: usize = 200;
@@ -33,7 +33,7 @@ pub(super) struct FoundDiagnostics {
 ///
 /// # Errors
 /// The server fails, or sends no diagnostics in time.
-pub(super) async fn diagnostics_of(target: &OpenTarget) -> Result<FoundDiagnostics, LspError> {
+pub(super) async fn diagnostics_of(target: &OpenTarget) -> Result<FoundDiagnostics, ServerProcessError> {
     if !target.server().can("diagnosticProvider") {
         return await_published(target).await;
     }
@@ -46,7 +46,7 @@ pub(super) async fn diagnostics_of(target: &OpenTarget) -> Result<FoundDiagnosti
     Ok(FoundDiagnostics { all, is_partial })
 }
 
-async fn pull(target: &OpenTarget) -> Result<Vec<Diagnostic>, LspError> {
+async fn pull(target: &OpenTarget) -> Result<Vec<Diagnostic>, ServerProcessError> {
     let params = json!({"textDocument": {"uri": target.document.url}});
     let mut tried = 1;
     let mut answer = loop {
@@ -61,7 +61,7 @@ async fn pull(target: &OpenTarget) -> Result<Vec<Diagnostic>, LspError> {
     Ok(items.into_iter().take(MAX_DIAGNOSTICS).filter_map(|item| serde_json::from_value(item).ok()).collect())
 }
 
-async fn await_published(target: &OpenTarget) -> Result<FoundDiagnostics, LspError> {
+async fn await_published(target: &OpenTarget) -> Result<FoundDiagnostics, ServerProcessError> {
     let (server, document) = (target.server(), &target.document);
     let state = &server.connection.state;
     let is_current = |published: &PublishedDiagnostics| match published.version {
@@ -73,7 +73,7 @@ async fn await_published(target: &OpenTarget) -> Result<FoundDiagnostics, LspErr
     let is_there = || state.published(&document.path).is_some_and(|published| is_current(&published));
     server.wait_until(until, &target.cancel, is_there).await;
     if target.cancel.is_cancelled() {
-        return Err(LspError::from("Cancelled".to_owned()));
+        return Err(ServerProcessError::lasting("Cancelled"));
     }
     let is_settled = !document.is_new_text && !document.is_changed || settle(target).await;
     if let Some(error) = server.connection.ended() {
@@ -82,7 +82,7 @@ async fn await_published(target: &OpenTarget) -> Result<FoundDiagnostics, LspErr
     let published = state.published(&document.path).filter(|published| is_current(published) || has_older);
     let Some(published) = published else {
         let name = &server.connection.name;
-        return Err(LspError::for_now(format!("{name} sent no diagnostics of {} in time", target.shown())));
+        return Err(ServerProcessError::for_now(format!("{name} sent no diagnostics of {} in time", target.shown())));
     };
     Ok(FoundDiagnostics { all: published.diagnostics, is_partial: !is_settled })
 }
@@ -117,7 +117,8 @@ pub(super) fn render_diagnostics(
     let mut rows: Vec<_> = found
         .into_iter()
         .map(|one| {
-            let severity = severity_of(&one);
+            // A diagnostic without a severity counts as an error.
+            let severity = SEVERITIES.iter().position(|(known, _)| one.severity == Some(*known)).unwrap_or(0);
             let label = label_of(&one).map(|label| format!(" [{label}]")).unwrap_or_default();
             let message = truncate(&one_line(&one.message), MESSAGE_CHARS);
             (index.to_model(one.range.start), severity, format!("{label} {message}"))
@@ -125,22 +126,19 @@ pub(super) fn render_diagnostics(
         .collect();
     rows.sort();
     rows.dedup();
-    let count = |number: u8| rows.iter().filter(|(_, severity, _)| *severity == number).count();
+    let count = |at: usize| rows.iter().filter(|(_, severity, _)| *severity == at).count();
     let counts: Vec<_> = SEVERITIES
         .iter()
-        .filter_map(|(number, name)| match count(*number) {
-            0 => None,
-            1 => Some(format!("1 {name}")),
-            many => Some(format!("{many} {name}s")),
-        })
+        .enumerate()
+        .filter(|(at, _)| count(*at) > 0)
+        .map(|(at, (_, name))| plural(count(at), name))
         .collect();
     let total = rows.len();
     let mut lines: Vec<_> = rows
         .into_iter()
         .take(MAX_LINES)
         .map(|((line, character), severity, rest)| {
-            let name = SEVERITIES.iter().find(|(number, _)| *number == severity).map_or("error", |(_, name)| name);
-            format!("{shown}:{line}:{character} {name}{rest}")
+            format!("{shown}:{line}:{character} {}{rest}", SEVERITIES[severity].1)
         })
         .collect();
     lines.push(match total {
@@ -151,17 +149,13 @@ pub(super) fn render_diagnostics(
     lines
 }
 
-const SEVERITIES: [(u8, &str); 4] = [(1, "error"), (2, "warning"), (3, "information"), (4, "hint")];
-
-/// Returns the severity of a diagnostic. One without a severity counts as an error.
-fn severity_of(diagnostic: &Diagnostic) -> u8 {
-    match diagnostic.severity {
-        Some(DiagnosticSeverity::WARNING) => 2,
-        Some(DiagnosticSeverity::INFORMATION) => 3,
-        Some(DiagnosticSeverity::HINT) => 4,
-        _ => 1,
-    }
-}
+/// The severities with their names, the worst first.
+const SEVERITIES: [(DiagnosticSeverity, &str); 4] = [
+    (DiagnosticSeverity::ERROR, "error"),
+    (DiagnosticSeverity::WARNING, "warning"),
+    (DiagnosticSeverity::INFORMATION, "information"),
+    (DiagnosticSeverity::HINT, "hint"),
+];
 
 fn label_of(diagnostic: &Diagnostic) -> Option<String> {
     let code = match &diagnostic.code {

@@ -1,5 +1,7 @@
 //! Edits of texts that a server proposes.
 
+use std::collections::BTreeMap;
+
 use lsp_types::{DocumentChangeOperation, DocumentChanges, OneOf, TextEdit, Url, WorkspaceEdit};
 use serde_json::Value;
 
@@ -9,22 +11,18 @@ use super::positions::{PositionEncoding, PositionIndex};
 const MAX_FILES: usize = 500;
 const MAX_EDITS: usize = 20_000;
 
-/// The edits of one file.
-#[derive(Debug, PartialEq)]
-pub(super) struct FileEdits {
-    pub url: Url,
-    pub edits: Vec<TextEdit>,
-}
+/// The proposed edits by file.
+pub(super) type ProposedEdits = BTreeMap<Url, Vec<TextEdit>>;
 
-/// Returns the edits of a proposal by file; empty if the server proposes nothing.
+/// Returns the edits of a proposal; empty if the server proposes nothing.
 ///
 /// # Errors
 /// The proposal is invalid or too large, or does more than edit texts.
-pub(super) fn file_edits(answer: Value) -> Result<Vec<FileEdits>, String> {
+pub(super) fn file_edits(answer: Value) -> Result<ProposedEdits, String> {
     let read = serde_json::from_value::<Option<WorkspaceEdit>>(answer);
     let edit = read.map_err(|_| "the server answers with what is no edit".to_owned())?.unwrap_or_default();
-    let documents = match edit.document_changes {
-        None => edit.changes.unwrap_or_default().into_iter().map(|(url, edits)| FileEdits { url, edits }).collect(),
+    let documents: Vec<(Url, Vec<TextEdit>)> = match edit.document_changes {
+        None => edit.changes.unwrap_or_default().into_iter().collect(),
         Some(DocumentChanges::Edits(edits)) => edits.into_iter().map(file_of).collect(),
         Some(DocumentChanges::Operations(operations)) => {
             let each = operations.into_iter().map(|operation| match operation {
@@ -36,30 +34,26 @@ pub(super) fn file_edits(answer: Value) -> Result<Vec<FileEdits>, String> {
             each.collect::<Result<Vec<_>, _>>()?
         }
     };
-    let mut files: Vec<FileEdits> = Vec::new();
-    for document in documents {
-        match files.iter_mut().find(|file| file.url == document.url) {
-            Some(file) => file.edits.extend(document.edits),
-            None => files.push(document),
-        }
+    let mut files = ProposedEdits::new();
+    for (url, edits) in documents {
+        files.entry(url).or_default().extend(edits);
         if files.len() > MAX_FILES {
             return Err(format!("the server would change more than {MAX_FILES} files"));
         }
     }
-    files.retain(|file| !file.edits.is_empty());
-    if files.iter().map(|file| file.edits.len()).sum::<usize>() > MAX_EDITS {
+    files.retain(|_, edits| !edits.is_empty());
+    if files.values().map(Vec::len).sum::<usize>() > MAX_EDITS {
         return Err(format!("the server would make more than {MAX_EDITS} changes"));
     }
-    files.sort_by(|one, other| one.url.cmp(&other.url));
     Ok(files)
 }
 
-fn file_of(edit: lsp_types::TextDocumentEdit) -> FileEdits {
+fn file_of(edit: lsp_types::TextDocumentEdit) -> (Url, Vec<TextEdit>) {
     let edits = edit.edits.into_iter().map(|edit| match edit {
         OneOf::Left(edit) => edit,
         OneOf::Right(annotated) => annotated.text_edit,
     });
-    FileEdits { url: edit.text_document.uri, edits: edits.collect() }
+    (edit.text_document.uri, edits.collect())
 }
 
 /// Applies edits to a text. The positions of all edits refer to the original text.

@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
-/// File extensions, each with the protocol's identifier of the language.
-type LanguageIds = &'static [(&'static str, &'static str)];
+/// File extensions, with the protocol's identifier of their language.
+type LanguageIds = &'static [(&'static [&'static str], &'static str)];
 
 /// A kind of language server.
 #[derive(Debug)]
@@ -32,7 +32,7 @@ pub(super) const SERVERS: [ServerKind; 5] = [
     ServerKind {
         name: "rust",
         language: "Rust",
-        ids: &[("rs", "rust")],
+        ids: &[(&["rs"], "rust")],
         markers: &["Cargo.toml", "rust-project.json"],
         commands: &[&["rust-analyzer"]],
         install: "rust-analyzer (rustup component add rust-analyzer rust-src)",
@@ -42,7 +42,7 @@ pub(super) const SERVERS: [ServerKind; 5] = [
     ServerKind {
         name: "python",
         language: "Python",
-        ids: &[("py", "python"), ("pyi", "python")],
+        ids: &[(&["py", "pyi"], "python")],
         markers: &["pyproject.toml", "setup.py", "setup.cfg", "requirements.txt", "Pipfile", "pyrightconfig.json"],
         commands: &[&["pyright-langserver", "--stdio"], &["basedpyright-langserver", "--stdio"], &["pylsp"]],
         install: "pyright (npm) or python-lsp-server (pip, Debian: python3-pylsp)",
@@ -53,14 +53,10 @@ pub(super) const SERVERS: [ServerKind; 5] = [
         name: "typescript",
         language: "TypeScript and JavaScript",
         ids: &[
-            ("ts", "typescript"),
-            ("mts", "typescript"),
-            ("cts", "typescript"),
-            ("tsx", "typescriptreact"),
-            ("js", "javascript"),
-            ("mjs", "javascript"),
-            ("cjs", "javascript"),
-            ("jsx", "javascriptreact"),
+            (&["ts", "mts", "cts"], "typescript"),
+            (&["tsx"], "typescriptreact"),
+            (&["js", "mjs", "cjs"], "javascript"),
+            (&["jsx"], "javascriptreact"),
         ],
         markers: &["tsconfig.json", "jsconfig.json", "package.json"],
         commands: &[&["typescript-language-server", "--stdio"]],
@@ -73,7 +69,7 @@ pub(super) const SERVERS: [ServerKind; 5] = [
     ServerKind {
         name: "go",
         language: "Go",
-        ids: &[("go", "go")],
+        ids: &[(&["go"], "go")],
         markers: &["go.work", "go.mod"],
         commands: &[&["gopls"]],
         install: "gopls (Debian: gopls)",
@@ -83,16 +79,7 @@ pub(super) const SERVERS: [ServerKind; 5] = [
     ServerKind {
         name: "c",
         language: "C and C++",
-        ids: &[
-            ("c", "c"),
-            ("h", "cpp"),
-            ("cc", "cpp"),
-            ("cpp", "cpp"),
-            ("cxx", "cpp"),
-            ("hh", "cpp"),
-            ("hpp", "cpp"),
-            ("hxx", "cpp"),
-        ],
+        ids: &[(&["c"], "c"), (&["h", "cc", "cpp", "cxx", "hh", "hpp", "hxx"], "cpp")],
         markers: &["compile_commands.json", "compile_flags.txt", ".clangd", "CMakeLists.txt", "meson.build"],
         commands: &[&["clangd"]],
         install: "clangd (Debian: clangd)",
@@ -102,28 +89,23 @@ pub(super) const SERVERS: [ServerKind; 5] = [
 ];
 
 impl ServerKind {
-    /// Returns the server kind for a file, and the identifier of the file's language.
+    /// Returns the server kind for a file.
     ///
     /// # Errors
     /// No server supports the file; the error names the supported extensions.
-    pub(super) fn of_file(path: &Path) -> Result<(&'static Self, &'static str), String> {
-        let extension = path.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
-        let found = SERVERS.iter().find_map(|kind| Some((kind, kind.language_id(extension)?)));
-        found.ok_or_else(|| {
-            let known: Vec<_> = SERVERS.iter().flat_map(|kind| kind.ids).map(|(extension, _)| *extension).collect();
+    pub(super) fn of_file(path: &Path) -> Result<&'static Self, String> {
+        SERVERS.iter().find(|kind| kind.language_id(path).is_some()).ok_or_else(|| {
+            let known: Vec<_> =
+                SERVERS.iter().flat_map(|kind| kind.ids).flat_map(|(endings, _)| *endings).copied().collect();
             format!("no language server is known for this kind of file; known are {}", known.join(", "))
         })
     }
 
-    /// Returns the language identifier of a file; empty if the server does not support it.
-    pub(super) fn language_of(&self, path: &Path) -> &'static str {
-        let extension = path.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
-        self.language_id(extension).unwrap_or_default()
-    }
-
-    /// Returns the language identifier of files with this extension, if the server supports it.
-    fn language_id(&self, extension: &str) -> Option<&'static str> {
-        self.ids.iter().find(|(known, _)| known.eq_ignore_ascii_case(extension)).map(|(_, id)| *id)
+    /// Returns the language identifier of a file, if the server supports it.
+    pub(super) fn language_id(&self, path: &Path) -> Option<&'static str> {
+        let extension = path.extension()?.to_str()?;
+        let has = |endings: &[&str]| endings.iter().any(|known| known.eq_ignore_ascii_case(extension));
+        self.ids.iter().find(|(endings, _)| has(endings)).map(|(_, id)| *id)
     }
 
     /// Returns the kind and the root of the project in this folder, or in the nearest folder above it.
@@ -149,8 +131,7 @@ impl ServerKind {
 
     /// Returns true if the server must learn of changes of this file.
     pub(super) fn watches(&self, name: &str) -> bool {
-        let extension = name.rsplit_once('.').map_or("", |(_, extension)| extension);
-        self.markers.contains(&name) || self.language_id(extension).is_some()
+        self.markers.contains(&name) || self.language_id(Path::new(name)).is_some()
     }
 
     /// Returns true if this file marks a project.
@@ -179,8 +160,9 @@ mod tests {
             ("README.md", None),
             ("Makefile", None),
         ] {
-            let found = ServerKind::of_file(Path::new(path)).ok().map(|(kind, id)| (kind.name, id));
-            assert_eq!(found, expected, "{path}");
+            let path = Path::new(path);
+            let found = ServerKind::of_file(path).ok().and_then(|kind| Some((kind.name, kind.language_id(path)?)));
+            assert_eq!(found, expected, "{}", path.display());
         }
         let error = ServerKind::of_file(Path::new("a.txt")).unwrap_err();
         assert!(error.contains("known are rs, py"), "{error}");
@@ -204,14 +186,14 @@ mod tests {
             ("a.ts", ""),
             ("lib/x/a.go", "lib"),
         ] {
-            let (kind, _) = ServerKind::of_file(Path::new(file)).unwrap();
+            let kind = ServerKind::of_file(Path::new(file)).unwrap();
             let root = kind.root_of(&workspace, &workspace.join(file));
             assert_eq!(root, workspace.join(expected).components().collect::<PathBuf>(), "{file}");
         }
         std::fs::create_dir_all(workspace.join("app/core/inner")).unwrap();
         std::fs::write(workspace.join("app/core/inner/Cargo.toml"), "").unwrap();
         for (root, expected) in [("app/core/inner", "app/core"), ("app/core", "app/core"), ("app", "app"), ("", "")] {
-            let (kind, _) = ServerKind::of_file(Path::new("a.rs")).unwrap();
+            let kind = ServerKind::of_file(Path::new("a.rs")).unwrap();
             assert_eq!(kind.outermost_root(&workspace, &workspace.join(root)), workspace.join(expected), "{root}");
         }
         for (folder, expected) in [("app", Some("typescript")), ("app/core/src", Some("rust")), ("lib", Some("go"))] {

@@ -13,11 +13,11 @@ use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
 use super::config::LspConfig;
-use super::connection::{LspConnection, LspError, ServerLaunch};
+use super::connection::LspConnection;
 use super::languages::ServerKind;
 use super::server::{LanguageServer, url_of};
 use crate::text::shell_quote;
-use crate::tools::exec::CommandRunner;
+use crate::tools::exec::{CommandRunner, ServerProcessError};
 
 /// The maximum number of servers that run at the same time.
 const MAX_SERVERS: usize = 4;
@@ -30,7 +30,7 @@ type ServerKey = (&'static str, PathBuf);
 /// The servers of one workspace.
 pub(super) struct LanguageServers {
     runner: Arc<CommandRunner>,
-    config: LspConfig,
+    pub config: LspConfig,
     slots: Mutex<ServerSlots>,
 }
 
@@ -93,10 +93,6 @@ impl LanguageServers {
         Self { runner, config, slots: Mutex::default() }
     }
 
-    pub(super) fn config(&self) -> &LspConfig {
-        &self.config
-    }
-
     /// Returns the server of a project, and starts it if necessary.
     ///
     /// # Errors
@@ -107,17 +103,18 @@ impl LanguageServers {
         root: &Path,
         trust: Trust,
         cancel: &CancellationToken,
-    ) -> Result<ServerLease, LspError> {
+    ) -> Result<ServerLease, ServerProcessError> {
         let environment = self.environment();
-        let command = self.command(kind, &environment)?;
+        let command = self.command(kind, &environment).map_err(ServerProcessError::lasting)?;
         let name = Path::new(&command[0]).file_name().unwrap_or_default().to_string_lossy().into_owned();
         // This refuses a turn that may not run commands, even if the server already runs.
-        let request = self.runner.shared_request(script(root, &command), trust).await?;
+        let request = self.runner.shared_request(script(root, &command), trust).await;
+        let request = request.map_err(ServerProcessError::lasting)?;
         let slot = self.slot((kind.name, root.to_owned())).await?;
         let shared = Arc::clone(&slot.0);
         let mut running = tokio::select! {
             running = shared.running.lock() => running,
-            () = cancel.cancelled() => return Err(LspError::from("Cancelled".to_owned())),
+            () = cancel.cancelled() => return Err(ServerProcessError::lasting("Cancelled")),
         };
         let hidden = request.hidden.clone();
         if let Some(RunningServer { server, hidden: seen }) = running.take() {
@@ -131,10 +128,8 @@ impl LanguageServers {
                 server.shut_down().await;
             }
         }
-        let exe = self.runner.exe().to_owned();
-        let launch = ServerLaunch { exe, environment, request, name, root: url_of(root)? };
-        let connection = LspConnection::start(launch).await?;
-        let folders = (root, kind.outermost_root(self.runner.workspace(), root));
+        let connection = LspConnection::start(&self.runner.exe, &environment, &request, name, url_of(root)?).await?;
+        let folders = (root, kind.outermost_root(&self.runner.workspace, root));
         let limit = self.config.startup_timeout.0;
         let server = LanguageServer::initialize(kind, connection, folders, self.hidden(), limit, cancel).await?;
         let server = Arc::new(server);
@@ -144,29 +139,25 @@ impl LanguageServers {
 
     /// Returns the folders that servers do not see.
     pub(super) fn hidden(&self) -> Vec<PathBuf> {
-        self.runner.unshared_folders().iter().map(|folder| self.runner.workspace().join(folder)).collect()
+        self.runner.unshared_folders().iter().map(|folder| self.runner.workspace.join(folder)).collect()
     }
 
     /// Returns the command of a server.
     ///
     /// # Errors
     /// The server is not installed.
-    fn command(&self, kind: &ServerKind, environment: &[(String, String)]) -> Result<Vec<String>, LspError> {
+    fn command(&self, kind: &ServerKind, environment: &[(String, String)]) -> Result<Vec<String>, String> {
         let path = environment.iter().find(|(name, _)| name == "PATH").map_or("", |(_, value)| value.as_str());
         if let Some(command) = self.config.servers.get(kind.name).filter(|command| !command.is_empty()) {
             if !is_program(&command[0], path) {
-                return Err(LspError::from(format!("{} of tools.lsp.servers is no program", command[0])));
+                return Err(format!("{} of tools.lsp.servers is no program", command[0]));
             }
             return Ok(command.clone());
         }
         let found = kind.commands.iter().find(|command| is_program(command[0], path));
         let command = found.map(|command| command.iter().map(|word| (*word).to_owned()).collect());
-        command.ok_or_else(|| {
-            LspError::from(format!(
-                "no language server for {} on PATH; the owner can install {}",
-                kind.language, kind.install
-            ))
-        })
+        let ServerKind { language, install, .. } = kind;
+        command.ok_or_else(|| format!("no language server for {language} on PATH; the owner can install {install}"))
     }
 
     /// Returns the environment of servers: the environment of commands, the locations of the user's toolchains, and the settings
@@ -175,7 +166,7 @@ impl LanguageServers {
         let mut environment = self.runner.environment();
         // Commands have the workspace as their home, so the user's home is looked up here.
         let user = std::env::home_dir().unwrap_or_default();
-        let is_offline = !self.runner.config().network;
+        let is_offline = !self.runner.config.network;
         // With network access, servers download into two of these folders. The user's own ones, which are read-only here, are
         // then of no use.
         let toolchains = [
@@ -197,7 +188,7 @@ impl LanguageServers {
     }
 
     /// Returns the slot of a server. If there are too many servers, stops the least recently used one.
-    async fn slot(self: &Arc<Self>, key: ServerKey) -> Result<SlotUse, LspError> {
+    async fn slot(self: &Arc<Self>, key: ServerKey) -> Result<SlotUse, ServerProcessError> {
         let (slot, stopped) = {
             let mut slots = self.slots.lock();
             let mut stopped = None;
@@ -205,7 +196,7 @@ impl LanguageServers {
                 let idle = slots.by_key.iter().filter_map(|(key, slot)| Some((slot.idle_since()?, key.clone())));
                 let Some((_, oldest)) = idle.min() else {
                     let text = format!("{MAX_SERVERS} language servers are in use; try again when a call has ended");
-                    return Err(LspError::for_now(text));
+                    return Err(ServerProcessError::for_now(text));
                 };
                 stopped = slots.by_key.remove(&oldest);
             }

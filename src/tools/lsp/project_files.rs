@@ -6,6 +6,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
+use lsp_types::FileChangeType;
+
 use super::languages::ServerKind;
 
 /// The limits of one listing of a project.
@@ -24,14 +26,6 @@ impl DiskStamp {
         let metadata = fs::symlink_metadata(path).ok().filter(fs::Metadata::is_file)?;
         Some(Self(metadata.modified().ok()?, metadata.len()))
     }
-}
-
-/// How a file changed. The numbers are those of the protocol.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum FileChangeKind {
-    Created = 1,
-    Changed = 2,
-    Deleted = 3,
 }
 
 /// The files of a project, with their stamps.
@@ -66,16 +60,16 @@ pub(super) fn list_files(kind: &ServerKind, root: &Path, hidden: &[PathBuf]) -> 
 }
 
 /// Returns the files that differ, sorted by path.
-pub(super) fn changes(before: &ProjectFiles, after: &ProjectFiles) -> Vec<(PathBuf, FileChangeKind)> {
+pub(super) fn changes(before: &ProjectFiles, after: &ProjectFiles) -> Vec<(PathBuf, FileChangeType)> {
     let kind_of = |path: &PathBuf, stamp| match before.get(path) {
-        None => Some(FileChangeKind::Created),
-        Some(known) if known != stamp => Some(FileChangeKind::Changed),
+        None => Some(FileChangeType::CREATED),
+        Some(known) if known != stamp => Some(FileChangeType::CHANGED),
         Some(_) => None,
     };
     let there = after.iter().filter_map(|(path, stamp)| Some((path.clone(), kind_of(path, stamp)?)));
     let gone = before.keys().filter(|path| !after.contains_key(*path));
-    let mut all: Vec<_> = there.chain(gone.map(|path| (path.clone(), FileChangeKind::Deleted))).collect();
-    all.sort();
+    let mut all: Vec<_> = there.chain(gone.map(|path| (path.clone(), FileChangeType::DELETED))).collect();
+    all.sort_by(|(one, _), (other, _)| one.cmp(other));
     all
 }
 
@@ -97,7 +91,7 @@ mod tests {
         }
         std::os::unix::fs::symlink("/etc", root.join("link")).unwrap();
         std::os::unix::fs::symlink("/etc/passwd", root.join("link.py")).unwrap();
-        let (kind, _) = ServerKind::of_file(Path::new("a.py")).unwrap();
+        let kind = ServerKind::of_file(Path::new("a.py")).unwrap();
         let list = || list_files(kind, root, &[root.join("secret")]);
         let before = list();
         let mut names: Vec<_> = before.keys().map(|path| path.strip_prefix(root).unwrap().to_owned()).collect();
@@ -109,9 +103,9 @@ mod tests {
         let after = list();
         let found = changes(&before, &after);
         let expected = [
-            ("a.py", FileChangeKind::Changed),
-            ("b/c.py", FileChangeKind::Deleted),
-            ("new.py", FileChangeKind::Created),
+            ("a.py", FileChangeType::CHANGED),
+            ("b/c.py", FileChangeType::DELETED),
+            ("new.py", FileChangeType::CREATED),
         ];
         assert_eq!(found, expected.map(|(path, kind)| (root.join(path), kind)));
         assert_eq!(changes(&after, &list()), []);

@@ -9,13 +9,12 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::connection::LspError;
 use super::diagnostics::{diagnostics_of, render_diagnostics};
 use super::locations::{ServerPlace, places_of, render_places};
 use super::service::{LspService, OpenTarget};
 use super::symbols::{project_symbols, render_file_symbols};
 use crate::text::{one_line, truncate};
-use crate::tools::{Tool, ToolContext, ToolDefinition, ToolOutcome, ToolResult, read_arguments};
+use crate::tools::{ServerProcessError, Tool, ToolContext, ToolDefinition, ToolOutcome, ToolResult, read_arguments};
 
 /// The maximum number of code actions that are listed, and of characters of a title.
 const MAX_ACTIONS: usize = 50;
@@ -103,7 +102,7 @@ impl LspQuery {
         })
     }
 
-    async fn ask(&self, arguments: Value, context: &ToolContext) -> Result<String, LspError> {
+    async fn ask(&self, arguments: Value, context: &ToolContext) -> Result<String, ServerProcessError> {
         let service = &self.service;
         match self.question {
             LspQuestion::Diagnostics => {
@@ -134,8 +133,9 @@ impl LspQuery {
     }
 }
 
-fn read<T: DeserializeOwned>(arguments: &Value) -> Result<T, LspError> {
-    read_arguments(arguments).map_err(LspError::from)
+/// Parses the arguments of a call.
+fn read<Args: DeserializeOwned>(arguments: &Value) -> Result<Args, ServerProcessError> {
+    read_arguments(arguments).map_err(ServerProcessError::lasting)
 }
 
 /// Joins the lines of a result, and adds the note that something may be missing.
@@ -144,7 +144,7 @@ pub(super) fn joined(mut lines: Vec<String>, target: &OpenTarget) -> String {
     lines.join("\n")
 }
 
-async fn diagnostics(target: &OpenTarget) -> Result<String, LspError> {
+async fn diagnostics(target: &OpenTarget) -> Result<String, ServerProcessError> {
     let found = diagnostics_of(target).await?;
     let encoding = target.server().encoding;
     let mut lines = render_diagnostics(found.all, &target.shown(), &target.document.text, encoding);
@@ -155,29 +155,33 @@ async fn diagnostics(target: &OpenTarget) -> Result<String, LspError> {
 }
 
 /// Requests places, and formats them.
-async fn places(target: &OpenTarget, method: &str, params: Value, none: &str) -> Result<String, LspError> {
+async fn places(target: &OpenTarget, method: &str, params: Value, none: &str) -> Result<String, ServerProcessError> {
     let answer = target.ask(method, params).await?;
     let found = places_of(answer).ok_or_else(|| target.invalid("places"))?;
     render(found, target, none).await
 }
 
-async fn render(found: Vec<ServerPlace>, target: &OpenTarget, none: &str) -> Result<String, LspError> {
+async fn render(found: Vec<ServerPlace>, target: &OpenTarget, none: &str) -> Result<String, ServerProcessError> {
     let (view, encoding) = (target.view.clone(), target.server().encoding);
     let lines = tokio::task::spawn_blocking(move || render_places(found, &view, encoding)).await;
-    let mut lines = lines.map_err(|error| LspError::from(error.to_string()))?;
+    let mut lines = lines.map_err(|error| ServerProcessError::lasting(error.to_string()))?;
     if lines.is_empty() {
         lines.push(none.to_owned());
     }
     Ok(joined(lines, target))
 }
 
-async fn symbols(service: &LspService, args: LspSymbolsArgs, context: &ToolContext) -> Result<String, LspError> {
+async fn symbols(
+    service: &LspService,
+    args: LspSymbolsArgs,
+    context: &ToolContext,
+) -> Result<String, ServerProcessError> {
     const NONE: &str = "No symbol found.";
     let query = args.query.as_deref().unwrap_or_default().trim().to_owned();
     let (target, is_folder) = service.open_project(&args.path, context).await?;
     if is_folder {
         if query.is_empty() {
-            return Err(LspError::from("the symbols of a project are found by name: query is missing".to_owned()));
+            return Err(ServerProcessError::lasting("the symbols of a project are found by name: query is missing"));
         }
         target.server().require("workspaceSymbolProvider", "it finds symbols in single files alone")?;
         let answer = target.ask("workspace/symbol", json!({ "query": query })).await?;
@@ -194,7 +198,7 @@ async fn symbols(service: &LspService, args: LspSymbolsArgs, context: &ToolConte
     Ok(joined(lines, &target))
 }
 
-async fn code_actions(target: &OpenTarget, line: u32, character: u32) -> Result<String, LspError> {
+async fn code_actions(target: &OpenTarget, line: u32, character: u32) -> Result<String, ServerProcessError> {
     target.server().require("codeActionProvider", "it proposes no code actions")?;
     let position = target.position(line, character)?;
     // Quick fixes need the diagnostics. If the server has none in time, it may still propose other changes.

@@ -11,8 +11,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::client_state::ServerHealth;
-use super::connection::LspError;
-use super::edits::{FileEdits, apply_edits, file_edits};
+use super::edits::{ProposedEdits, apply_edits, file_edits};
 use super::languages::ServerKind;
 use super::positions::PositionEncoding;
 use super::project_files::DiskStamp;
@@ -20,10 +19,13 @@ use super::query::joined;
 use super::server::ServerFileState;
 use super::service::{LspService, OpenTarget, ProjectView};
 use crate::guard::{Jail, JailWriter};
+use crate::text::plural;
 use crate::tools::files::{
-    DiffLimits, FileDiff, PatchPlan, PlannedFile, TextFile, WriteScope, render_diffs, write_plan,
+    DIFFS_OF_MANY_FILES, FileDiff, PatchPlan, PlannedFile, TextFile, WriteScope, render_diffs, write_plan,
 };
-use crate::tools::{ReplayPolicy, Tool, ToolContext, ToolDefinition, ToolOutcome, ToolResult, with_arguments};
+use crate::tools::{
+    ReplayPolicy, ServerProcessError, Tool, ToolContext, ToolDefinition, ToolOutcome, ToolResult, with_arguments,
+};
 
 /// The maximum length of a name, in characters.
 const NAME_CHARS: usize = 200;
@@ -58,20 +60,6 @@ struct PlannedEdit {
     known: ServerFileState,
 }
 
-/// The text of a file before and after its change.
-struct TextChange {
-    path: String,
-    old: String,
-    new: String,
-}
-
-impl TextChange {
-    fn as_diff(&self) -> FileDiff<'_> {
-        let Self { path, old, new } = self;
-        FileDiff { shown: Some(path), old: old.into(), new: new.into() }
-    }
-}
-
 impl LspRename {
     pub fn new(service: Arc<LspService>, files: WriteScope) -> Self {
         let description = "Rename a symbol in all files of its project.";
@@ -84,14 +72,14 @@ impl LspRename {
         Self { definition, service, files }
     }
 
-    async fn rename(&self, args: RenameArgs, context: &ToolContext) -> Result<String, LspError> {
+    async fn rename(&self, args: RenameArgs, context: &ToolContext) -> Result<String, ServerProcessError> {
         let target = self.service.open(&args.path, context).await?;
         target.server().require("renameProvider", "it renames nothing")?;
         let is_loaded = target.is_ready && target.server().connection.state.health() != ServerHealth::Error;
         if let Some(why) = target.why_incomplete().filter(|_| !is_loaded) {
             let name = &target.server().connection.name;
             let text = format!("{name} {why}, so it may not know all places; nothing was changed. Try again later");
-            return Err(LspError { is_temporary: !target.is_ready, text });
+            return Err(ServerProcessError { is_temporary: !target.is_ready, text });
         }
         let mut params = target.place(args.line, args.character)?;
         params["newName"] = json!(args.new_name);
@@ -99,9 +87,10 @@ impl LspRename {
             let located = located_edits(&target, &params).await?;
             if located.is_empty() {
                 let RenameArgs { line, character, .. } = args;
-                return Err(format!("nothing to rename is at line {line}, character {character}{UNCHANGED}").into());
+                let text = format!("nothing to rename is at line {line}, character {character}{UNCHANGED}");
+                return Err(ServerProcessError::lasting(text));
             }
-            Ok::<_, LspError>(located)
+            Ok::<_, ServerProcessError>(located)
         };
         let mut located = edits().await?;
         let server = target.server();
@@ -119,47 +108,50 @@ impl LspRename {
             located.into_iter().zip(known).map(|((real, edits), known)| PlannedEdit { real, edits, known }).collect();
         let (jail, encoding) = (self.files.for_turn(context), server.encoding);
         if target.cancel.is_cancelled() {
-            return Err(format!("Cancelled{UNCHANGED}").into());
+            return Err(ServerProcessError::lasting(format!("Cancelled{UNCHANGED}")));
         }
         let written = tokio::task::spawn_blocking(move || write(&jail, planned, encoding)).await;
-        let diff = written.map_err(|error| error.to_string())??;
-        Ok(joined(vec![diff], &target))
+        let written = written.unwrap_or_else(|error| Err(error.to_string()));
+        Ok(joined(vec![written.map_err(ServerProcessError::lasting)?], &target))
     }
 }
 
-fn unchanged(mut error: LspError) -> LspError {
+/// Returns the error of a rename that ends before it writes.
+fn unchanged(mut error: ServerProcessError) -> ServerProcessError {
     error.text.push_str(UNCHANGED);
     error
 }
 
-fn changed_meanwhile() -> LspError {
-    LspError::for_now(format!("files changed meanwhile{UNCHANGED}. Try again"))
+fn changed_meanwhile() -> ServerProcessError {
+    ServerProcessError::for_now(format!("files changed meanwhile{UNCHANGED}. Try again"))
 }
 
 /// Requests the edits of a rename. Returns them by real path.
-async fn located_edits(target: &OpenTarget, params: &Value) -> Result<BTreeMap<PathBuf, Vec<TextEdit>>, LspError> {
+async fn located_edits(
+    target: &OpenTarget,
+    params: &Value,
+) -> Result<BTreeMap<PathBuf, Vec<TextEdit>>, ServerProcessError> {
     let answer = target.ask("textDocument/rename", params.clone()).await?;
-    let files = file_edits(answer).map_err(|error| unchanged(error.into()))?;
+    let files = file_edits(answer).map_err(|error| unchanged(ServerProcessError::lasting(error)))?;
     let (view, kind) = (target.view.clone(), target.server().kind);
     let boundary = target.server().project.clone();
     let located = tokio::task::spawn_blocking(move || locate_edits(files, &view, &boundary, kind)).await;
-    located.map_err(|error| error.to_string())?.map_err(|error| unchanged(error.into()))
+    let located = located.map_err(|error| ServerProcessError::lasting(error.to_string()))?;
+    located.map_err(|error| unchanged(ServerProcessError::lasting(error)))
 }
 
 /// Returns the edits by real path. A server may change only source files of its own language below `boundary`: it runs code of
 /// the project, and that code must not select other files.
 fn locate_edits(
-    files: Vec<FileEdits>,
+    files: ProposedEdits,
     view: &ProjectView,
     boundary: &Path,
     kind: &ServerKind,
 ) -> Result<BTreeMap<PathBuf, Vec<TextEdit>>, String> {
     let mut located: BTreeMap<PathBuf, Vec<TextEdit>> = BTreeMap::new();
-    for FileEdits { url, edits } in files {
+    for (url, edits) in files {
         let named = url.to_file_path().map_err(|()| format!("{url} is no file"))?;
-        let is_source = |real: &PathBuf| {
-            real.starts_with(boundary) && ServerKind::of_file(real).is_ok_and(|(found, _)| found.name == kind.name)
-        };
+        let is_source = |real: &PathBuf| real.starts_with(boundary) && kind.language_id(real).is_some();
         let real = view.resolve(&named).ok().filter(is_source);
         let real = real.ok_or_else(|| format!("the server would change {}, which is not for it", named.display()))?;
         located.entry(real).or_default().extend(edits);
@@ -187,20 +179,16 @@ fn write(jail: &Jail, files: Vec<PlannedEdit>, encoding: PositionEncoding) -> Re
         changes.push(change);
     }
     write_plan(&plan, &writer, &|path| Err(format!("{path}: no file is removed")))?;
-    let diff = render_diffs(changes.iter().map(TextChange::as_diff), DiffLimits::FILES).join("\n");
+    let diff = render_diffs(changes.into_iter(), DIFFS_OF_MANY_FILES).join("\n");
     let (places_word, files_word) = (plural(places, "place"), plural(count, "file"));
     Ok(format!("Changed {places_word} in {files_word}:\n{diff}"))
-}
-
-fn plural(count: usize, what: &str) -> String {
-    if count == 1 { format!("1 {what}") } else { format!("{count} {what}s") }
 }
 
 fn plan_file(
     writer: &JailWriter<'_>,
     file: &PlannedEdit,
     encoding: PositionEncoding,
-) -> Result<(PlannedFile, TextChange), String> {
+) -> Result<(PlannedFile, FileDiff<'static>), String> {
     let opened = writer.read(&file.real.to_string_lossy()).map_err(|error| error.to_string())?;
     let path = &opened.shown;
     let text = TextFile::decode(&opened)?;
@@ -221,8 +209,8 @@ fn plan_file(
         .collect();
     let new = apply_edits(&text.text, &edits, encoding).map_err(|error| format!("{path}: {error}"))?;
     let bytes = text.encode(&new)?;
-    let change = TextChange { path: path.clone(), old: text.text, new };
-    Ok((PlannedFile { new: Some(bytes), old: Some(opened.bytes.clone()), mode: None }, change))
+    let diff = FileDiff { shown: Some(path.clone().into()), old: text.text.into(), new: new.into() };
+    Ok((PlannedFile { new: Some(bytes), old: Some(opened.bytes.clone()), mode: None }, diff))
 }
 
 #[async_trait]

@@ -5,15 +5,16 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use lsp_types::Url;
+use lsp_types::{FileChangeType, Url};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep_until, timeout_at};
 use tokio_util::sync::CancellationToken;
 
-use super::connection::{LspConnection, LspError};
+use super::connection::LspConnection;
 use super::languages::ServerKind;
 use super::positions::PositionEncoding;
-use super::project_files::{DiskStamp, FileChangeKind, ProjectFiles, changes, list_files};
+use super::project_files::{DiskStamp, ProjectFiles, changes, list_files};
+use crate::tools::ServerProcessError;
 
 /// The maximum number of files that stay open in a server. Beyond it, the least recently used file is closed.
 const MAX_OPEN: usize = 24;
@@ -97,8 +98,9 @@ struct FilesNow {
 ///
 /// # Errors
 /// The path is not absolute.
-pub(super) fn url_of(path: &Path) -> Result<Url, LspError> {
-    Url::from_file_path(path).map_err(|()| LspError::from(format!("{}: not an absolute path", path.display())))
+pub(super) fn url_of(path: &Path) -> Result<Url, ServerProcessError> {
+    Url::from_file_path(path)
+        .map_err(|()| ServerProcessError::lasting(format!("{}: not an absolute path", path.display())))
 }
 
 impl LanguageServer {
@@ -113,20 +115,21 @@ impl LanguageServer {
         hidden: Vec<PathBuf>,
         limit: Duration,
         cancel: &CancellationToken,
-    ) -> Result<Self, LspError> {
+    ) -> Result<Self, ServerProcessError> {
         let params = initialize_params(kind, &url_of(root)?);
         let result = connection.request("initialize", params, limit, cancel).await?;
         let name = &connection.name;
         if !result["capabilities"].is_object() {
-            return Err(LspError::from(format!("{name} does not answer as a language server does")));
+            return Err(ServerProcessError::lasting(format!("{name} does not answer as a language server does")));
         }
         let is_pylsp = result["serverInfo"]["name"] == "pylsp";
         // pylsp violates the protocol: it counts characters as Python does.
         let default = if is_pylsp { "utf-32" } else { "utf-16" };
         let encoding = result["capabilities"]["positionEncoding"].as_str().unwrap_or(default);
-        let encoding = PositionEncoding::named(encoding).map_err(|error| LspError::from(format!("{name}: {error}")))?;
-        let (listed, below, unseen) = (tokio::task::spawn_blocking, project.clone(), hidden.clone());
-        let files = listed(move || list_files(kind, &below, &unseen)).await.unwrap_or_default();
+        let encoding = PositionEncoding::named(encoding)
+            .map_err(|error| ServerProcessError::lasting(format!("{name}: {error}")))?;
+        let (below, unseen) = (project.clone(), hidden.clone());
+        let files = tokio::task::spawn_blocking(move || list_files(kind, &below, &unseen)).await.unwrap_or_default();
         connection.notify("initialized", json!({})).await?;
         connection.notify("workspace/didChangeConfiguration", json!({"settings": {}})).await?;
         Ok(Self {
@@ -150,18 +153,18 @@ impl LanguageServer {
     ///
     /// # Errors
     /// The server lacks the capability.
-    pub(super) fn require(&self, capability: &str, what: &str) -> Result<(), LspError> {
+    pub(super) fn require(&self, capability: &str, what: &str) -> Result<(), ServerProcessError> {
         if self.can(capability) {
             return Ok(());
         }
-        Err(LspError::from(format!("{} cannot do this: {what}", self.connection.name)))
+        Err(ServerProcessError::lasting(format!("{} cannot do this: {what}", self.connection.name)))
     }
 
     /// Informs the server of the current content of `path` and of its other open files, and of the project's files that changed.
     ///
     /// # Errors
     /// The file cannot be read, or the server has ended.
-    pub(super) async fn sync(&self, path: &Path, read: Arc<ReadText>) -> Result<SyncedDocument, LspError> {
+    pub(super) async fn sync(&self, path: &Path, read: Arc<ReadText>) -> Result<SyncedDocument, ServerProcessError> {
         let mut documents = self.documents.lock().await;
         let now = self.read_present_files(path, &documents, read).await?;
         let serial = self.connection.state.serial();
@@ -195,7 +198,7 @@ impl LanguageServer {
         path: &Path,
         documents: &Documents,
         read: Arc<ReadText>,
-    ) -> Result<FilesNow, LspError> {
+    ) -> Result<FilesNow, ServerProcessError> {
         let known: Vec<_> = documents
             .open
             .iter()
@@ -214,18 +217,16 @@ impl LanguageServer {
                 })
             });
             let others = changed.collect();
-            Ok(FilesNow { text, stamp, others, files: list_files(kind, &project, &hidden) })
+            Ok::<_, String>(FilesNow { text, stamp, others, files: list_files(kind, &project, &hidden) })
         };
-        let seen: Result<FilesNow, String> =
-            tokio::task::spawn_blocking(read_all).await.map_err(|error| error.to_string())?;
-        Ok(seen?)
+        let now = tokio::task::spawn_blocking(read_all).await.unwrap_or_else(|error| Err(error.to_string()));
+        now.map_err(ServerProcessError::lasting)
     }
 
     /// Informs the server of the project's files that changed. Returns true if there are any.
-    async fn notify_changes(&self, documents: &mut Documents, files: ProjectFiles) -> Result<bool, LspError> {
+    async fn notify_changes(&self, documents: &mut Documents, files: ProjectFiles) -> Result<bool, ServerProcessError> {
         let changed = changes(&documents.files, &files);
-        let event =
-            |(path, kind): &(PathBuf, FileChangeKind)| Some(json!({"uri": url_of(path).ok()?, "type": *kind as u8}));
+        let event = |(path, kind): &(PathBuf, FileChangeType)| Some(json!({"uri": url_of(path).ok()?, "type": kind}));
         let events: Vec<_> = changed.iter().filter_map(event).collect();
         if !events.is_empty() {
             documents.generation += 1;
@@ -248,7 +249,7 @@ impl LanguageServer {
         path: &Path,
         text: Arc<str>,
         stamp: Option<DiskStamp>,
-    ) -> Result<bool, LspError> {
+    ) -> Result<bool, ServerProcessError> {
         let url = url_of(path)?;
         if let Some(document) = documents.open.get_mut(path).filter(|document| document.text == text) {
             document.stamp = stamp;
@@ -266,7 +267,7 @@ impl LanguageServer {
             (document.version, document.text, document.stamp) = (version, text, stamp);
         } else {
             self.connection.state.set_open(path, true);
-            let language = self.kind.language_of(path);
+            let language = self.kind.language_id(path).unwrap_or_default();
             let document = json!({"uri": url, "languageId": language, "version": 1, "text": &*text});
             self.connection.notify("textDocument/didOpen", json!({ "textDocument": document })).await?;
             let opened = OpenDocument { version: 1, text, stamp, used: documents.clock };
@@ -279,7 +280,7 @@ impl LanguageServer {
         Ok(true)
     }
 
-    async fn close(&self, documents: &mut Documents, path: &Path) -> Result<(), LspError> {
+    async fn close(&self, documents: &mut Documents, path: &Path) -> Result<(), ServerProcessError> {
         let closed = json!({"textDocument": {"uri": url_of(path)?}});
         self.connection.notify("textDocument/didClose", closed).await?;
         documents.open.remove(path);
@@ -297,7 +298,7 @@ impl LanguageServer {
         generation: u64,
         paths: &[PathBuf],
         read: Arc<ReadText>,
-    ) -> Result<Option<u64>, LspError> {
+    ) -> Result<Option<u64>, ServerProcessError> {
         let mut documents = self.documents.lock().await;
         if documents.generation != generation {
             return Ok(None);
@@ -306,7 +307,7 @@ impl LanguageServer {
         let unknown: Vec<PathBuf> = paths.iter().filter(|path| !is_known(path)).cloned().collect();
         if unknown.len() > MAX_OPEN {
             let (count, first) = (unknown.len(), unknown[0].display());
-            return Err(LspError::from(format!(
+            return Err(ServerProcessError::lasting(format!(
                 "{count} of the files, such as {first}, are in folders that are not watched for changes; such files are changed up to \
                  {MAX_OPEN}"
             )));
@@ -318,7 +319,8 @@ impl LanguageServer {
             };
             unknown.into_iter().map(text_of).collect::<Result<Vec<_>, _>>()
         };
-        let texts = tokio::task::spawn_blocking(read_all).await.map_err(|error| error.to_string())??;
+        let texts = tokio::task::spawn_blocking(read_all).await.unwrap_or_else(|error| Err(error.to_string()));
+        let texts = texts.map_err(ServerProcessError::lasting)?;
         for (text, path, stamp) in texts {
             self.notify_text(&mut documents, &path, text, stamp).await?;
         }
@@ -387,7 +389,7 @@ impl LanguageServer {
             self.connection.request("shutdown", Value::Null, SHUTDOWN_LIMIT, &cancel).await?;
             self.connection.notify("exit", Value::Null).await?;
             self.wait_until(Instant::now() + SHUTDOWN_LIMIT, &cancel, || false).await;
-            Ok::<(), LspError>(())
+            Ok::<(), ServerProcessError>(())
         };
         // If the server does not end by itself, dropping the connection ends it.
         drop(timeout_at(Instant::now() + SHUTDOWN_LIMIT + SHUTDOWN_LIMIT, asked).await);

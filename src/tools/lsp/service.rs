@@ -12,7 +12,6 @@ use tokio_util::sync::CancellationToken;
 
 use super::client_state::ServerHealth;
 use super::config::LspConfig;
-use super::connection::LspError;
 use super::languages::ServerKind;
 use super::pool::{LanguageServers, ServerLease};
 use super::positions::PositionIndex;
@@ -20,7 +19,7 @@ use super::project_files::list_files;
 use super::server::{LanguageServer, ReadText, SyncedDocument};
 use crate::guard::{Jail, JailError};
 use crate::tools::ToolContext;
-use crate::tools::exec::CommandRunner;
+use crate::tools::exec::{CommandRunner, ServerProcessError};
 use crate::tools::files::{ReadScope, TextFile};
 
 /// The largest file that is sent to a server, in bytes.
@@ -111,7 +110,7 @@ impl LspService {
 
     /// Returns the time limit of a call.
     pub(super) fn limit(&self) -> Duration {
-        let config = self.servers.config();
+        let config = &self.servers.config;
         let start = config.startup_timeout.0.saturating_mul(2);
         start.saturating_add(config.timeout.0.saturating_mul(2)).saturating_add(MARGIN)
     }
@@ -120,7 +119,7 @@ impl LspService {
     ///
     /// # Errors
     /// The file may not be read or has no server, or the server fails.
-    pub(super) async fn open(&self, path: &str, context: &ToolContext) -> Result<OpenTarget, LspError> {
+    pub(super) async fn open(&self, path: &str, context: &ToolContext) -> Result<OpenTarget, ServerProcessError> {
         let view = self.view(context);
         let located = blocking(&view, path, locate_file).await?;
         self.open_located(located, view, context).await
@@ -131,7 +130,11 @@ impl LspService {
     ///
     /// # Errors
     /// As [`LspService::open`].
-    pub(super) async fn open_project(&self, path: &str, context: &ToolContext) -> Result<(OpenTarget, bool), LspError> {
+    pub(super) async fn open_project(
+        &self,
+        path: &str,
+        context: &ToolContext,
+    ) -> Result<(OpenTarget, bool), ServerProcessError> {
         let view = self.view(context);
         let (located, is_folder) = blocking(&view, path, locate_any).await?;
         Ok((self.open_located(located, view, context).await?, is_folder))
@@ -146,12 +149,12 @@ impl LspService {
         located: LocatedFile,
         view: ProjectView,
         context: &ToolContext,
-    ) -> Result<OpenTarget, LspError> {
+    ) -> Result<OpenTarget, ServerProcessError> {
         let LocatedFile { path, root, kind } = located;
         let cancel = context.cancel.clone();
         let lease = self.servers.lease(kind, &root, context.trust, &cancel).await?;
         let document = lease.server.sync(&path, view.reader()).await?;
-        let config = self.servers.config();
+        let config = &self.servers.config;
         let deadline = lease.server.ready_deadline(config.startup_timeout.0, config.timeout.0);
         let is_ready = lease.server.wait_ready(deadline, &cancel).await;
         if let Some(error) = lease.server.connection.ended() {
@@ -171,7 +174,7 @@ impl OpenTarget {
     ///
     /// # Errors
     /// There is no such place.
-    pub(super) fn place(&self, line: u32, character: u32) -> Result<Value, LspError> {
+    pub(super) fn place(&self, line: u32, character: u32) -> Result<Value, ServerProcessError> {
         let position = self.position(line, character)?;
         Ok(json!({"textDocument": {"uri": self.document.url}, "position": position}))
     }
@@ -180,15 +183,16 @@ impl OpenTarget {
     ///
     /// # Errors
     /// There is no such place.
-    pub(super) fn position(&self, line: u32, character: u32) -> Result<Position, LspError> {
-        Ok(PositionIndex::new(&self.document.text, self.server().encoding).to_server(line, character)?)
+    pub(super) fn position(&self, line: u32, character: u32) -> Result<Position, ServerProcessError> {
+        let found = PositionIndex::new(&self.document.text, self.server().encoding).to_server(line, character);
+        found.map_err(ServerProcessError::lasting)
     }
 
     /// Sends a request to the server.
     ///
     /// # Errors
     /// As [`super::connection::LspConnection::request`].
-    pub(super) async fn ask(&self, method: &str, params: Value) -> Result<Value, LspError> {
+    pub(super) async fn ask(&self, method: &str, params: Value) -> Result<Value, ServerProcessError> {
         let limit = self.deadline.saturating_duration_since(Instant::now());
         let connection = &self.server().connection;
         connection.request(method, params, limit, &self.cancel).await.map_err(|mut error| {
@@ -200,8 +204,8 @@ impl OpenTarget {
     }
 
     /// Returns the error for an answer that violates the protocol.
-    pub(super) fn invalid(&self, what: &str) -> LspError {
-        LspError::from(format!("{} answers with what are no {what}", self.server().connection.name))
+    pub(super) fn invalid(&self, what: &str) -> ServerProcessError {
+        ServerProcessError::lasting(format!("{} answers with what are no {what}", self.server().connection.name))
     }
 
     /// Returns why the server may not know the whole project, if that is so.
@@ -227,14 +231,15 @@ impl OpenTarget {
     }
 }
 
+/// Does work that reads the disk.
 async fn blocking<T: Send + 'static>(
     view: &ProjectView,
     path: &str,
     work: impl FnOnce(&ProjectView, &str) -> Result<T, String> + Send + 'static,
-) -> Result<T, LspError> {
+) -> Result<T, ServerProcessError> {
     let (view, path) = (view.clone(), path.to_owned());
     let done = tokio::task::spawn_blocking(move || work(&view, &path)).await;
-    Ok(done.map_err(|error| error.to_string())??)
+    done.unwrap_or_else(|error| Err(error.to_string())).map_err(ServerProcessError::lasting)
 }
 
 fn locate(view: &ProjectView, path: &str) -> Result<PathBuf, String> {
@@ -250,7 +255,7 @@ fn locate_file(view: &ProjectView, path: &str) -> Result<LocatedFile, String> {
     if found.is_dir() {
         return Err(format!("{path} is a folder; name a file"));
     }
-    let (kind, _) = ServerKind::of_file(&found).map_err(|error| format!("{path}: {error}"))?;
+    let kind = ServerKind::of_file(&found).map_err(|error| format!("{path}: {error}"))?;
     let root = kind.root_of(view.jail.root(), &found);
     Ok(LocatedFile { path: found, root, kind })
 }
@@ -272,9 +277,7 @@ fn locate_any(view: &ProjectView, path: &str) -> Result<(LocatedFile, bool), Str
     })?;
     let files = list_files(kind, &root, &view.hidden);
     // Some servers answer only while a file is open.
-    let first =
-        files.into_keys().filter(|file| ServerKind::of_file(file).is_ok_and(|(found, _)| found.name == kind.name));
-    let first = first.filter(|file| view.resolve(file).is_ok());
-    let path = first.min().ok_or_else(|| format!("{path}: the project has no files of {}", kind.language))?;
+    let usable = files.into_keys().filter(|file| kind.language_id(file).is_some() && view.resolve(file).is_ok());
+    let path = usable.min().ok_or_else(|| format!("{path}: the project has no files of {}", kind.language))?;
     Ok((LocatedFile { path, root, kind }, true))
 }

@@ -1,16 +1,15 @@
 //! Placeholders `{{ID}}` in the arguments of a planned call. Each is replaced by the result of another call.
 
 use std::borrow::Cow;
-use std::sync::LazyLock;
 
-use regex::Regex;
 use serde_json::{Map, Value};
+
+use crate::text::pattern;
 
 /// The maximum size of the filled arguments, in bytes of text.
 const FILLED_BYTES: usize = 200_000;
 
-static PLACEHOLDER: LazyLock<Regex> =
-    LazyLock::new(|| Regex::new(r"\{\{\s*([A-Za-z0-9_-]+)\s*\}\}").expect("the pattern is valid"));
+pattern!(PLACEHOLDER, r"\{\{\s*([A-Za-z0-9_-]+)\s*\}\}");
 
 /// Returns the ids of the placeholders in `value`, at any depth.
 pub(super) fn placeholder_ids(value: &Value) -> Vec<&str> {

@@ -1,6 +1,6 @@
 //! The order of a plan: which nodes can run together, and which must wait. This module does no I/O.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use thiserror::Error;
 
@@ -38,9 +38,11 @@ pub(super) enum PlanError {
 /// The nodes of a plan in layers. Each node needs only nodes of earlier layers. Nodes are identified by their index in the input.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct CallPlan {
-    ids: Vec<String>,
-    needs: Vec<Vec<usize>>,
-    layers: Vec<Vec<usize>>,
+    pub ids: Vec<String>,
+    /// The direct needs of each node, without duplicates.
+    pub needs: Vec<Vec<usize>>,
+    /// The layers in the order in which they run.
+    pub layers: Vec<Vec<usize>>,
 }
 
 impl CallPlan {
@@ -71,22 +73,14 @@ impl CallPlan {
         Ok(Self { ids, needs, layers })
     }
 
-    /// Returns the ids in input order.
-    pub(super) fn ids(&self) -> &[String] {
-        &self.ids
-    }
-
-    /// Returns the direct needs of a node, without duplicates.
-    ///
-    /// # Panics
-    /// The plan has no such node.
-    pub(super) fn needs(&self, node: usize) -> &[usize] {
-        &self.needs[node]
-    }
-
-    /// Returns the layers in the order in which they run.
-    pub(super) fn layers(&self) -> &[Vec<usize>] {
-        &self.layers
+    /// Returns all nodes that each node needs, directly or through other nodes.
+    pub(super) fn all_needs(&self) -> Vec<BTreeSet<usize>> {
+        let mut all = vec![BTreeSet::new(); self.ids.len()];
+        for node in self.layers.iter().flatten() {
+            let direct = &self.needs[*node];
+            all[*node] = direct.iter().flat_map(|need| all[*need].iter().chain([need])).copied().collect();
+        }
+        all
     }
 }
 

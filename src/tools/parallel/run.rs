@@ -64,15 +64,15 @@ pub(super) async fn run_plan<R: NodeRunner>(
     cancel: &CancellationToken,
 ) -> Vec<NodeOutcome<R::Output>> {
     let stop = cancel.child_token();
-    let mut ends: Vec<NodeOutcome<R::Output>> = plan.ids().iter().map(|_| NodeOutcome::NotRun).collect();
-    for layer in plan.layers() {
+    let mut ends: Vec<NodeOutcome<R::Output>> = plan.ids.iter().map(|_| NodeOutcome::NotRun).collect();
+    for layer in &plan.layers {
         let mut ready = Vec::new();
         for node in layer.iter().copied() {
             let missing = |need: &&usize| matches!(ends[**need], NodeOutcome::Failed(_) | NodeOutcome::Skipped { .. });
             let is_done = |need: &usize| matches!(ends[*need], NodeOutcome::Done(_));
-            match plan.needs(node).iter().find(missing) {
+            match plan.needs[node].iter().find(missing) {
                 Some(need) => ends[node] = NodeOutcome::Skipped { need: *need },
-                None if plan.needs(node).iter().all(is_done) => ready.push(node),
+                None if plan.needs[node].iter().all(is_done) => ready.push(node),
                 None => {}
             }
         }

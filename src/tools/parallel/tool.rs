@@ -1,6 +1,7 @@
 //! The tool `parallel`, which runs several calls of other tools as one call.
 
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
@@ -103,8 +104,8 @@ impl ParallelTool {
 
     async fn report(&self, plan_runner: &PlanRunner<'_>, ends: Vec<NodeOutcome<ToolOutcome>>) -> ToolOutcome {
         let plan = &plan_runner.planned.plan;
-        let mut sections: Vec<ReportSection> =
-            (0..).zip(&ends).map(|(node, end)| plan_runner.section(node, end)).collect();
+        let each = || ends.iter().enumerate();
+        let mut sections: Vec<ReportSection> = each().map(|(node, end)| plan_runner.section(node, end)).collect();
         let limit = self.definition.output_limit;
         let room = OutputLimit {
             chars: limit.chars.saturating_sub(FAILURE_LINE.chars),
@@ -129,11 +130,8 @@ impl ParallelTool {
             section.text =
                 truncate_middle(&section.text, text_limit, stored.map(|stored| stored.to_string()).as_deref());
         }
-        let without: Vec<&str> = (0..)
-            .zip(&ends)
-            .filter(|(_, end)| !matches!(end, NodeOutcome::Done(_)))
-            .map(|(node, _): (usize, _)| plan.ids()[node].as_str())
-            .collect();
+        let not_done = plan.ids.iter().zip(&ends).filter(|(_, end)| !matches!(end, NodeOutcome::Done(_)));
+        let without: Vec<&str> = not_done.map(|(id, _)| id.as_str()).collect();
         let mut result = match without.as_slice() {
             [] => ToolResult::ok(""),
             some => {
@@ -146,7 +144,7 @@ impl ParallelTool {
         if result.content.chars().count() < original {
             note_cut(&mut result.metadata, original);
         }
-        result.planned_calls = (0..).zip(&ends).map(|(node, end)| plan_runner.call_report(node, end)).collect();
+        result.planned_calls = each().map(|(node, end)| plan_runner.call_report(node, end)).collect();
         for part in ends.iter().filter_map(NodeOutcome::result) {
             result.is_private |= part.is_private;
             result.allow_lists.extend_from_slice(&part.allow_lists);
@@ -248,7 +246,7 @@ impl CheckedPlan {
         let plan = CallPlan::new(&nodes).map_err(|error| format!("Nothing was run: {error}"))?;
         for (node, call) in nodes.iter().zip(&args.calls) {
             let ids = call.arguments.iter().flat_map(Map::values).flat_map(placeholder_ids);
-            let mut known = ids.filter(|id| plan.ids().iter().any(|known| known == id));
+            let mut known = ids.filter(|id| plan.ids.iter().any(|known| known == id));
             if let Some(id) = known.find(|id| !node.needs.iter().any(|need| need == id)) {
                 return Err(format!(
                     "Nothing was run: {:?} takes in the result of {id:?} and must name it in needs",
@@ -262,12 +260,12 @@ impl CheckedPlan {
     /// Returns true if another call uses the result of this one.
     fn is_read(&self, node: usize) -> bool {
         let arguments = self.calls.iter().flat_map(|call| &call.arguments).flat_map(Map::values);
-        arguments.flat_map(placeholder_ids).any(|id| id == self.plan.ids()[node])
+        arguments.flat_map(placeholder_ids).any(|id| id == self.plan.ids[node])
     }
 
     /// Checks that the tools exist, and that they accept placeholders where the plan has them.
     fn check_calls(&self, runner: &dyn CallRunner, context: &ToolContext) -> Result<(), String> {
-        for (call, id) in self.calls.iter().zip(self.plan.ids()) {
+        for (call, id) in self.calls.iter().zip(&self.plan.ids) {
             let wrong = |what: String| Err(format!("Nothing was run: {id:?}: {what}"));
             let Some(tool) = runner.tool(&call.tool) else {
                 return wrong(runner.unknown_tool_error(&call.tool));
@@ -278,7 +276,7 @@ impl CheckedPlan {
             for (argument, value) in call.arguments.iter().flatten() {
                 let is_literal = tool.definition().literal_arguments.contains(&argument_name(tool.spec(), argument));
                 if is_literal
-                    && placeholder_ids(value).into_iter().any(|id| self.plan.ids().iter().any(|known| known == id))
+                    && placeholder_ids(value).into_iter().any(|id| self.plan.ids.iter().any(|known| known == id))
                 {
                     return wrong(format!(
                         "no result can be put into {argument} of {}: read the result first, then make that call",
@@ -291,31 +289,37 @@ impl CheckedPlan {
     }
 
     /// Checks that a plan with waiting calls may run again, as it does whenever one of them ends. No call of the plan may do harm
-    /// in a second run.
+    /// in a second run, which may come days later. A call that needs all waiting calls runs only after the last of them.
     fn check_repeatable(&self, runner: &dyn CallRunner, context: &ToolContext) -> Result<(), String> {
         let tool_of = |call: &PlannedCall| runner.tool(&call.tool);
-        let waits = |call: &&PlannedCall| {
+        let waits = |call: &PlannedCall| {
             let Some(tool) = tool_of(call) else { return false };
             let arguments = Value::Object(call.arguments.clone().unwrap_or_default()).to_string();
             tool.may_wait(&parse_arguments(tool.spec(), &arguments).unwrap_or_default(), context)
         };
-        let Some(waiting) = self.calls.iter().find(waits) else { return Ok(()) };
-        let name = waiting.tool.trim();
+        let waiting: BTreeSet<usize> = (0..self.calls.len()).filter(|node| waits(&self.calls[*node])).collect();
+        let Some(first) = waiting.first() else { return Ok(()) };
+        let name = self.calls[*first].tool.trim();
         if self.on_error == OnError::StopOthers {
             return Err(format!(
                 "Nothing was run: a plan that waits for {name} goes on after errors; leave on_error out"
             ));
         }
-        let once = |(call, _): &(&PlannedCall, &String)| {
-            tool_of(call).is_none_or(|tool| tool.definition().replay != ReplayPolicy::Idempotent)
-        };
-        match self.calls.iter().zip(self.plan.ids()).find(once) {
-            None => Ok(()),
-            Some((call, id)) => Err(format!(
-                "Nothing was run: this plan waits for {name} and is run again when that ends, which {} ({id:?}) does not bear; put the calls of {name} into a plan of their own",
-                call.tool.trim()
-            )),
+        let needs = self.plan.all_needs();
+        for (node, call) in self.calls.iter().enumerate() {
+            let remedy = match tool_of(call).map(|tool| tool.definition().replay) {
+                Some(ReplayPolicy::Idempotent) => continue,
+                Some(ReplayPolicy::Overwrites) if needs[node].is_superset(&waiting) => continue,
+                Some(ReplayPolicy::Overwrites) => ", or let it need all of them",
+                _ => "",
+            };
+            return Err(format!(
+                "Nothing was run: this plan waits for {name} and is run again when that ends, which {} ({:?}) does not bear; put the calls of {name} into a plan of their own{remedy}",
+                call.tool.trim(),
+                self.plan.ids[node]
+            ));
         }
+        Ok(())
     }
 }
 
@@ -339,29 +343,19 @@ impl PlanRunner<'_> {
     }
 
     fn section(&self, node: usize, end: &NodeOutcome<ToolOutcome>) -> ReportSection {
-        let (id, tool) = (&self.planned.plan.ids()[node], &self.planned.calls[node].tool);
-        // The model wrote the name. The name was found in the registry, so it is short and plain, except for spaces around it.
-        let tool = tool.trim();
-        let section = |state: &str, outcome: &ToolOutcome| {
-            let text = outcome.result.render();
-            // Repeated for each call, the notes would make the results hard to find.
-            let text = without_notes(&text).to_owned();
-            ReportSection { head: format!("[{id}] {tool}: {state}"), text }
+        let ids = &self.planned.plan.ids;
+        let (state, ran) = match end {
+            NodeOutcome::Done(outcome) => ("done".to_owned(), Some(outcome)),
+            NodeOutcome::Waits(outcome) => ("not done yet".to_owned(), Some(outcome)),
+            NodeOutcome::Failed(outcome) => ("failed".to_owned(), Some(outcome)),
+            NodeOutcome::Skipped { need } => (format!("skipped: a step that it needs failed ({})", ids[*need]), None),
+            NodeOutcome::NotRun => ("not run: the plan had been stopped".to_owned(), None),
         };
-        match end {
-            NodeOutcome::Done(outcome) => section("done", outcome),
-            NodeOutcome::Waits(outcome) => section("not done yet", outcome),
-            NodeOutcome::Failed(outcome) => section("failed", outcome),
-            NodeOutcome::Skipped { need } => {
-                let need = &self.planned.plan.ids()[*need];
-                let head = format!("[{id}] {tool}: skipped: a step that it needs failed ({need})");
-                ReportSection { head, text: String::new() }
-            }
-            NodeOutcome::NotRun => {
-                let head = format!("[{id}] {tool}: not run: the plan had been stopped");
-                ReportSection { head, text: String::new() }
-            }
-        }
+        // The model wrote the name. The name was found in the registry, so it is short and plain, except for spaces around it.
+        let head = format!("[{}] {}: {state}", ids[node], self.planned.calls[node].tool.trim());
+        // Repeated for each call, the notes would make the results hard to find.
+        let text = ran.map(|outcome| without_notes(&outcome.result.render()).to_owned()).unwrap_or_default();
+        ReportSection { head, text }
     }
 
     /// Returns the report of a node for the journal.
@@ -374,7 +368,7 @@ impl PlanRunner<'_> {
             NodeOutcome::NotRun => (PlannedCallState::NotRun, None),
         };
         PlannedCallReport {
-            id: self.planned.plan.ids()[node].clone(),
+            id: self.planned.plan.ids[node].clone(),
             tool: self.planned.calls[node].tool.trim().to_owned(),
             state,
             duration_ms: ran.map(|outcome| outcome.result.duration_ms),
@@ -410,7 +404,7 @@ impl NodeRunner for PlanRunner<'_> {
         context.allow_lists = context.allow_lists.iter().chain(loaded).cloned().collect();
         add_taint(&mut context, ends.iter().filter_map(NodeOutcome::result));
         let result_of = |id: &str| {
-            let need = plan.needs(node).iter().find(|need| plan.ids()[**need] == id)?;
+            let need = plan.needs[node].iter().find(|need| plan.ids[**need] == id)?;
             match &ends[*need] {
                 NodeOutcome::Done(outcome) => Some(self.insertion(*need, &outcome.result.content)),
                 _ => None,

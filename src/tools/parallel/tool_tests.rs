@@ -238,3 +238,56 @@ async fn a_plan_passes_on_what_its_calls_read_and_found() {
     let path = got.split("the whole output: ").nth(1).unwrap().split(" ...]").next().unwrap();
     assert!(crate::tools::spill::is_foreign(path.as_ref()), "{path}");
 }
+
+/// A tool that may wait for a person.
+struct AskingTool(ToolDefinition);
+
+#[async_trait]
+impl Tool for AskingTool {
+    fn definition(&self) -> &ToolDefinition {
+        &self.0
+    }
+
+    fn may_wait(&self, _: &Value, _: &ToolContext) -> bool {
+        true
+    }
+
+    async fn call(&self, _: Value, _: &ToolContext) -> ToolOutcome {
+        ToolResult::ok("yes").into()
+    }
+}
+
+/// A plan runs again after each wait, which may take days.
+#[tokio::test]
+async fn a_plan_that_waits_changes_files_only_after_the_last_wait() {
+    let mut fixture = fresh();
+    let parameters = plain_schema(&json!({ "type": "object" }));
+    let spec = ToolSpec { name: "asks".to_owned(), description: String::new(), parameters };
+    let definition = ToolDefinition::of_spec(spec, ReplayPolicy::Idempotent);
+    fixture.executor.register(Arc::new(AskingTool(definition))).unwrap();
+    let asks = |id: &str, needs: &[&str]| json!({ "id": id, "tool": "asks", "needs": needs });
+    let file = |tool: &str, needs: &[&str]| {
+        let content = if tool == "write_file" { json!("new") } else { Value::Null };
+        let mut arguments = json!({ "path": "notes.txt", "content": content });
+        arguments.as_object_mut().unwrap().retain(|_, value| !value.is_null());
+        json!({ "id": "file", "tool": tool, "arguments": arguments, "needs": needs })
+    };
+    for (calls, expected) in [
+        (json!([asks("a", &[]), file("write_file", &[])]), Some("which write_file (\"file\") does not bear")),
+        (json!([asks("a", &[]), file("delete_file", &[])]), Some("or let it need all of them")),
+        (json!([asks("a", &[]), asks("b", &["file"]), file("write_file", &["a"])]), Some("let it need all of them")),
+        (json!([asks("a", &[]), asks("b", &[]), file("write_file", &["a"])]), Some("let it need all of them")),
+        (json!([asks("a", &[]), asks("b", &["a"]), file("write_file", &["b"])]), None),
+        (json!([asks("a", &[]), file("read_file", &[])]), None),
+    ] {
+        fixture.write(&[("notes.txt", "of the owner")]);
+        let got = run(&fixture, &json!({ "calls": calls })).await.result.render();
+        match expected {
+            Some(words) => {
+                assert!(got.starts_with("Error: Nothing was run: ") && got.contains(words), "{calls}: {got}");
+                assert_eq!(std::fs::read_to_string(fixture.path("notes.txt")).unwrap(), "of the owner");
+            }
+            None => assert!(got.starts_with("[a] asks: done"), "{calls}: {got}"),
+        }
+    }
+}

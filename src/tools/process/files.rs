@@ -9,6 +9,7 @@ use cap_std::fs::Dir;
 
 use crate::tools::private_folders::{ConversationFolder, RetentionLimits};
 use crate::tools::spill::foreign_mark;
+use crate::tools::truncation::suffix;
 
 /// The subfolder of a conversation's folder.
 const SUBFOLDER: &str = "background";
@@ -102,10 +103,8 @@ fn file_name(id: &str, is_foreign: bool) -> String {
 /// Returns the last lines of a text, and whether the text has more.
 fn last_lines(text: &str, lines: usize, chars: usize) -> (&str, bool) {
     let text = text.trim_end_matches(['\n', '\r']);
-    let by_lines = text.rmatch_indices('\n').nth(lines.max(1) - 1).map_or(0, |(at, _)| at + 1);
-    let by_chars = text.char_indices().rev().nth(chars.max(1) - 1).map_or(0, |(at, _)| at);
-    let from = by_lines.max(by_chars);
-    (&text[from..], from > 0)
+    let end = suffix(text, chars.max(1), lines.max(1));
+    (end, end.len() < text.len())
 }
 
 #[cfg(test)]

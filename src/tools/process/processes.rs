@@ -12,7 +12,7 @@ use daoyou_channels::Trust;
 use parking_lot::{Mutex, MutexGuard};
 use rustix::process::Signal;
 use tokio::sync::{oneshot, watch};
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use uuid::Uuid;
@@ -31,7 +31,7 @@ use crate::tools::private_folders::ConversationFolder;
 use crate::tools::supervisor_client::START_LIMIT;
 
 /// The number of characters of an id. 36 to the power of 6 gives two billion ids.
-const ID_CHARS: usize = 6;
+const ID_CHARS: u32 = 6;
 /// The length of the stored prefix of a command, in characters.
 const COMMAND_CHARS: usize = 200;
 /// The number of ended processes that are kept.
@@ -231,7 +231,9 @@ impl Processes {
         let id = process.id.clone();
         let origin = TurnOrigin::parse(&process.origin);
         let folder = ConversationFolder::of_turn(&process.session, &origin, Trust::parse(process.trust));
-        let _slot = RunningSlot { processes: self, id: &id };
+        let _slot = OnDrop(|| {
+            self.lock().by_id.remove(&id);
+        });
         let supervised = match self.launch(process, &folder, !origin.taint.is_empty(), &launch).await {
             Ok(supervised) => supervised,
             Err(reason) => {
@@ -350,8 +352,7 @@ impl Processes {
         let rows = self.store.read(read).await?;
         let mut listed = Vec::with_capacity(rows.len());
         for row in rows {
-            let lives = row.ended_at.is_none() && self.lives(&row).await;
-            listed.push(ProcessStatus { row, lives });
+            listed.push(self.status(row).await);
         }
         listed.sort_by_key(|process| process.row.session != session);
         Ok(listed)
@@ -372,13 +373,14 @@ impl Processes {
         let Some(row) = found else {
             return Err(format!("There is no background process {:?}; process list names those there are", id.trim()));
         };
-        let lives = row.ended_at.is_none() && self.lives(&row).await;
-        Ok(ProcessStatus { row, lives })
+        Ok(self.status(row).await)
     }
 
-    /// Returns true if a process without a recorded end is alive.
-    async fn lives(&self, row: &ProcessRow) -> bool {
-        self.lock().by_id.contains_key(&row.id) || (row.detached && self.check_detached(row).await)
+    /// Returns the row of a process, and whether the process lives.
+    async fn status(&self, row: ProcessRow) -> ProcessStatus {
+        let lives = row.ended_at.is_none()
+            && (self.lock().by_id.contains_key(&row.id) || row.detached && self.check_detached(&row).await);
+        ProcessStatus { row, lives }
     }
 
     /// Ends a process. Returns a text that states how the process ended.
@@ -394,17 +396,17 @@ impl Processes {
             false => KillRequester::OtherSession,
         };
         let killed = ProcessEnd::Killed { ending: None, by };
-        let handle = {
-            let running = self.lock();
-            running.by_id.get(&row.id).map(|handle| {
-                // The receiver is gone if the process has just ended.
-                let _ = handle.request.send(ProcessRequest::Kill(by));
-                handle.end.clone()
-            })
-        };
-        let Some(mut end) = handle else {
+        let end = self.lock().by_id.get(&row.id).map(|handle| {
+            // The receiver is gone if the process has just ended.
+            let _ = handle.request.send(ProcessRequest::Kill(by));
+            handle.end.clone()
+        });
+        let Some(mut end) = end else {
             // An earlier gateway started the process detached, so no task supervises it.
-            let _kill = KillInProgress::begin(self, &row.id);
+            self.lock().being_killed.insert(row.id.clone());
+            let _kill = OnDrop(|| {
+                self.lock().being_killed.remove(&row.id);
+            });
             if !kill(row).await {
                 return Err(format!("process {} did not end", row.id));
             }
@@ -453,34 +455,12 @@ struct ProcessChannels {
     ended: watch::Sender<Option<ProcessEnd>>,
 }
 
-/// The slot of a running process. It is released however the task of the process ends.
-struct RunningSlot<'a> {
-    processes: &'a Processes,
-    id: &'a str,
-}
+/// Runs its function when it is dropped, however the task or the call that holds it ends.
+struct OnDrop<F: FnMut()>(F);
 
-impl Drop for RunningSlot<'_> {
+impl<F: FnMut()> Drop for OnDrop<F> {
     fn drop(&mut self) {
-        self.processes.lock().by_id.remove(self.id);
-    }
-}
-
-/// A call that kills a process of an earlier gateway, and records its end.
-struct KillInProgress<'a> {
-    processes: &'a Processes,
-    id: &'a str,
-}
-
-impl<'a> KillInProgress<'a> {
-    fn begin(processes: &'a Processes, id: &'a str) -> Self {
-        processes.lock().being_killed.insert(id.to_owned());
-        Self { processes, id }
-    }
-}
-
-impl Drop for KillInProgress<'_> {
-    fn drop(&mut self) {
-        self.processes.lock().being_killed.remove(self.id);
+        (self.0)();
     }
 }
 
@@ -519,14 +499,12 @@ pub fn is_process_alive(row: &ProcessRow) -> bool {
 }
 
 async fn is_gone_within(row: &ProcessRow, limit: Duration) -> bool {
-    let deadline = Instant::now() + limit;
-    while is_process_alive(row) {
-        if Instant::now() > deadline {
-            return false;
+    let gone = async {
+        while is_process_alive(row) {
+            sleep(CHECK_INTERVAL).await;
         }
-        sleep(CHECK_INTERVAL).await;
-    }
-    true
+    };
+    timeout(limit, gone).await.is_ok() || !is_process_alive(row)
 }
 
 /// Kills a process that is not a child of this gateway: with SIGTERM, then SIGKILL. Returns true if it is gone.
@@ -542,13 +520,9 @@ async fn kill(row: &ProcessRow) -> bool {
 }
 
 fn new_id() -> String {
-    let mut number = Uuid::new_v4().as_u128();
-    let mut digit = || {
-        let digit = u32::try_from(number % 36).unwrap_or(0);
-        number /= 36;
-        char::from_digit(digit, 36).unwrap_or('0')
-    };
-    (0..ID_CHARS).map(|_| digit()).collect()
+    let number = Uuid::new_v4().as_u128();
+    let digit = |place: u32| u32::try_from(number / 36_u128.pow(place) % 36).unwrap_or(0);
+    (0..ID_CHARS).map(|place| char::from_digit(digit(place), 36).unwrap_or('0')).collect()
 }
 
 #[cfg(test)]

@@ -4,8 +4,9 @@ use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::Duration;
 
+use futures_util::future::OptionFuture;
 use rustix::process::Signal;
-use tokio::sync::watch;
+use tokio::sync::watch::{self, error::RecvError};
 use tokio::time::{Instant, sleep_until};
 
 use super::end::{KillRequester, ProcessEnd};
@@ -89,7 +90,7 @@ impl SupervisedProcess {
                         break reason.unwrap_or(ProcessEnd::Lost);
                     }
                 },
-                request = next_request(&mut requests), if reason.is_none() => {
+                Ok(request) = next_request(&mut requests), if reason.is_none() => {
                     reason = Some(match request {
                         ProcessRequest::Stop if is_detached => return None,
                         ProcessRequest::Kill(by) => ProcessEnd::Killed { ending: None, by },
@@ -98,7 +99,7 @@ impl SupervisedProcess {
                     until = Some(Instant::now() + END_LIMIT);
                     self.supervisor.request_end().await;
                 },
-                () = wait_until(until) => match (reason, limit) {
+                Some(()) = OptionFuture::from(until.map(sleep_until)) => match (reason, limit) {
                     (None, Some(limit)) => {
                         reason = Some(ProcessEnd::TimedOut(limit));
                         until = Some(Instant::now() + END_LIMIT);
@@ -116,18 +117,10 @@ impl SupervisedProcess {
     }
 }
 
-/// Returns the next request. Never returns once nothing can send requests.
-async fn next_request(requests: &mut watch::Receiver<ProcessRequest>) -> ProcessRequest {
-    let request = requests.wait_for(|request| *request != ProcessRequest::Nothing).await.map(|request| *request);
-    match request {
-        Ok(request) => request,
-        Err(_) => std::future::pending().await,
-    }
-}
-
-async fn wait_until(until: Option<Instant>) {
-    match until {
-        Some(until) => sleep_until(until).await,
-        None => std::future::pending().await,
-    }
+/// Returns the next request.
+///
+/// # Errors
+/// Nothing can send requests any more.
+async fn next_request(requests: &mut watch::Receiver<ProcessRequest>) -> Result<ProcessRequest, RecvError> {
+    requests.wait_for(|request| *request != ProcessRequest::Nothing).await.map(|request| *request)
 }

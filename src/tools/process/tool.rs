@@ -14,6 +14,7 @@ use super::{ProcessEnd, format_elapsed};
 use crate::origin::TurnOrigin;
 use crate::store::now_ms;
 use crate::store::processes::ProcessRow;
+use crate::tools::names::PROCESS;
 use crate::tools::{ReplayPolicy, Tool, ToolContext, ToolDefinition, ToolOutcome, ToolResult, with_arguments};
 
 /// The default and the maximum number of output lines.
@@ -52,7 +53,7 @@ impl ProcessTool {
     pub fn new(processes: Option<Arc<Processes>>) -> Self {
         let description = "Look after commands in the background.";
         // Killing an ended process has no effect, and ids are never reused.
-        let definition = ToolDefinition::changing::<ProcessArgs>("process", description, ReplayPolicy::Idempotent);
+        let definition = ToolDefinition::changing::<ProcessArgs>(PROCESS, description, ReplayPolicy::Idempotent);
         Self { definition, processes }
     }
 

@@ -57,7 +57,11 @@ pub(super) fn parse(text: &str, module: &str) -> TestReport {
         }
     }
     if tests.is_empty() {
-        read_text(&plain, &mut tests);
+        // In the text format, the output of a failed test follows its name.
+        for (end, output) in sections(&TEXT_END, &plain) {
+            let state = TestState { action: end[1].to_lowercase(), output: output.to_owned() };
+            tests.insert((String::new(), end[2].to_owned()), state);
+        }
     }
     let mut report = report_of(&tests, module);
     if report.is_empty() {
@@ -67,14 +71,6 @@ pub(super) fn parse(text: &str, module: &str) -> TestReport {
         report.is_build_error = !report.failures.is_empty();
     }
     report
-}
-
-/// Parses the text format, in which the output of a failed test follows its name.
-fn read_text(text: &str, tests: &mut BTreeMap<(String, String), TestState>) {
-    for (end, output) in sections(&TEXT_END, text) {
-        let state = TestState { action: end[1].to_lowercase(), output: output.to_owned() };
-        tests.insert((String::new(), end[2].to_owned()), state);
-    }
 }
 
 fn report_of(tests: &BTreeMap<(String, String), TestState>, module: &str) -> TestReport {

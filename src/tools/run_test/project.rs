@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use strum::VariantArray;
+
 use crate::guard::{Jail, quote_controls};
 use crate::text::shell_quote;
 
@@ -11,21 +13,26 @@ const MAKEFILES: [&str; 3] = ["GNUmakefile", "makefile", "Makefile"];
 /// The text that the script prints before it exits with 127, if the runner is missing.
 pub(super) const MISSING: &str = "daoyou: missing program";
 
-/// A test runner.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// A test runner, with the names that calls may use. The order is that of preference, for a folder that has several: a Makefile
+/// often calls one of the others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::Display, strum::EnumString, strum::VariantArray)]
 pub(super) enum TestFramework {
+    #[strum(to_string = "cargo", serialize = "cargo test", serialize = "rust", serialize = "nextest")]
     Cargo,
+    #[strum(to_string = "go", serialize = "go test", serialize = "golang")]
     Go,
+    #[strum(to_string = "maven", serialize = "mvn", serialize = "junit", serialize = "java")]
     Maven,
+    #[strum(to_string = "npm", serialize = "npm test", serialize = "node", serialize = "jest", serialize = "vitest")]
+    #[strum(serialize = "mocha", serialize = "javascript", serialize = "typescript")]
     Npm,
+    #[strum(to_string = "pytest", serialize = "python", serialize = "py.test", serialize = "unittest")]
     Pytest,
+    #[strum(to_string = "make")]
     Make,
 }
 
 use TestFramework::{Cargo, Go, Make, Maven, Npm, Pytest};
-
-/// The runners in the order of preference, for a folder that has several. A Makefile often calls one of the others.
-const FRAMEWORKS: [TestFramework; 6] = [Cargo, Go, Maven, Npm, Pytest, Make];
 
 impl TestFramework {
     /// Returns the runner with this name.
@@ -33,26 +40,8 @@ impl TestFramework {
     /// # Errors
     /// There is no such runner.
     pub(super) fn named(name: &str) -> Result<Self, String> {
-        match name.trim().to_lowercase().as_str() {
-            "cargo" | "cargo test" | "rust" | "nextest" => Ok(Cargo),
-            "pytest" | "python" | "py.test" | "unittest" => Ok(Pytest),
-            "npm" | "npm test" | "node" | "jest" | "vitest" | "mocha" | "javascript" | "typescript" => Ok(Npm),
-            "go" | "go test" | "golang" => Ok(Go),
-            "maven" | "mvn" | "junit" | "java" => Ok(Maven),
-            "make" => Ok(Make),
-            _ => Err(format!("framework {name:?} is not one of cargo, pytest, npm, go, maven, make")),
-        }
-    }
-
-    pub(super) const fn name(self) -> &'static str {
-        match self {
-            Cargo => "cargo",
-            Go => "go",
-            Maven => "maven",
-            Npm => "npm",
-            Pytest => "pytest",
-            Make => "make",
-        }
+        let found = name.trim().to_lowercase().parse();
+        found.map_err(|_| format!("framework {name:?} is not one of cargo, pytest, npm, go, maven, make"))
     }
 
     /// Returns the files that mark a project, and the texts that must be in them.
@@ -132,7 +121,8 @@ impl TestProject {
             Some((framework, folder.to_owned()))
         };
         let any = || {
-            let each = folders.iter().flat_map(|folder| FRAMEWORKS.map(|framework| (framework, *folder)));
+            let all = TestFramework::VARIANTS;
+            let each = folders.iter().flat_map(|folder| all.iter().map(|framework| (*framework, *folder)));
             let mut each = each.filter(|(framework, folder)| framework.is_in(jail, folder));
             each.next().map(|(framework, folder)| (framework, folder.to_owned()))
         };
@@ -163,41 +153,36 @@ impl TestProject {
         let target = |before: &str| {
             self.target.as_ref().map(|target| format!("{before}{}", shell_quote(&target.display().to_string())))
         };
-        let program = self.framework.program().0;
-        let (check, run) = match self.framework {
+        let run = match self.framework {
             Cargo => {
-                let run =
-                    format!("env RUST_BACKTRACE=0 cargo test{} --no-fail-fast --color never", offline("--offline"));
-                (format!("command -v {program}"), run + &self.cargo_arguments())
+                let (offline, arguments) = (offline("--offline"), self.cargo_arguments());
+                format!("env RUST_BACKTRACE=0 cargo test{offline} --no-fail-fast --color never{arguments}")
             }
             Go => {
                 let proxy = if network { "" } else { "GOPROXY=off " };
-                let run = format!("env {proxy}GOTOOLCHAIN=local go test -json {}", shell_quote(&self.go_packages()));
-                (format!("command -v {program}"), run)
+                format!("env {proxy}GOTOOLCHAIN=local go test -json {}", shell_quote(&self.go_packages()))
             }
             Maven => {
                 let class = self.target.as_ref().filter(|target| TestFramework::of_file(target) == Some(Maven));
                 let class = class.and_then(|target| target.file_stem()?.to_str());
                 let class =
                     class.map(|class| format!(" {}", shell_quote(&format!("-Dtest={class}")))).unwrap_or_default();
-                let run = format!("mvn --batch-mode{} -Dstyle.color=never{class} test", offline("--offline"));
-                (format!("command -v {program}"), run)
+                format!("mvn --batch-mode{} -Dstyle.color=never{class} test", offline("--offline"))
             }
             Npm => {
                 let quiet = "CI=1 NO_COLOR=1 npm_config_cache=\"$TMPDIR/npm\" npm_config_update_notifier=false";
-                let run = format!("env {quiet} npm test --silent{}", target(" -- ./").unwrap_or_default());
-                (format!("command -v {program}"), run)
+                format!("env {quiet} npm test --silent{}", target(" -- ./").unwrap_or_default())
             }
             Pytest => {
-                let run = format!(
-                    "$py -m pytest --color=no --tb=short -rfE -p no:cacheprovider{}",
-                    target(" ./").unwrap_or_default()
-                );
-                // The project's virtual environment contains its dependencies.
-                let python = "py=python3; [ ! -x .venv/bin/python ] || py=.venv/bin/python";
-                (format!("{python}\n$py -c 'import pytest'"), run)
+                let target = target(" ./").unwrap_or_default();
+                format!("$py -m pytest --color=no --tb=short -rfE -p no:cacheprovider{target}")
             }
-            Make => (format!("command -v {program}"), format!("make --no-print-directory {}", self.make_target)),
+            Make => format!("make --no-print-directory {}", self.make_target),
+        };
+        let check = match self.framework {
+            // The project's virtual environment contains its dependencies.
+            Pytest => "py=python3; [ ! -x .venv/bin/python ] || py=.venv/bin/python\n$py -c 'import pytest'".to_owned(),
+            framework => format!("command -v {}", framework.program().0),
         };
         let root = shell_quote(&self.root.display().to_string());
         format!("cd {root} || exit\n{check} > /dev/null 2>&1 || {{ echo '{MISSING}'; exit 127; }}\nexec {run}")
@@ -241,10 +226,10 @@ fn not_found(path: Option<&str>, wanted: Option<TestFramework>) -> String {
     let at = path.map_or_else(|| "the workspace".to_owned(), quote_controls);
     match wanted {
         Some(framework) => {
-            format!("no {} project in {at} or above it: there is no {}", framework.name(), framework.marks())
+            format!("no {framework} project in {at} or above it: there is no {}", framework.marks())
         }
         None => {
-            let marks: Vec<_> = FRAMEWORKS.iter().map(|framework| framework.marks()).collect();
+            let marks: Vec<_> = TestFramework::VARIANTS.iter().map(|framework| framework.marks()).collect();
             format!("no tests found in {at} or above it; looked for {}", marks.join("; "))
         }
     }

@@ -3,7 +3,7 @@
 use regex::{Captures, Regex};
 use serde::Serialize;
 
-use crate::text::{one_line, pattern, truncate};
+use crate::text::{one_line, pattern, plural, truncate};
 
 /// The maximum number of failures that a report keeps, and of those that the model sees.
 pub(super) const MAX_FAILURES: usize = 50;
@@ -98,8 +98,7 @@ impl TestReport {
     /// Formats the counts.
     pub(super) fn counts(&self) -> String {
         if self.is_build_error {
-            let (count, end) = (self.failures.len(), if self.failures.len() == 1 { "" } else { "s" });
-            return format!("does not compile: {count} error{end}");
+            return format!("does not compile: {}", plural(self.failures.len(), "error"));
         }
         format!("{} passed, {} failed, {} skipped", self.passed, self.failed, self.skipped)
     }

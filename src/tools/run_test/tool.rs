@@ -15,7 +15,7 @@ use super::report::{TestReport, clean};
 use super::{cargo, go, maven, node, pytest};
 use crate::tools::exec::{CollectedOutput, CommandRunner, END_MARGIN, ShellCommand, foreign_visibility};
 use crate::tools::files::WorkspaceJail;
-use crate::tools::private_folders::ConversationFolder;
+use crate::tools::truncation::suffix;
 use crate::tools::{
     OutputLimit, ReplayPolicy, SpillStore, StoredOutput, StoredPart, Tool, ToolContext, ToolDefinition, ToolOutcome,
     ToolResult, with_arguments,
@@ -49,7 +49,7 @@ pub struct RunTest {
 impl RunTest {
     pub fn new(runner: Arc<CommandRunner>, files: WorkspaceJail, spill: Arc<SpillStore>) -> Self {
         let definition = ToolDefinition {
-            timeout: Some(runner.config().timeout.0.saturating_add(END_MARGIN)),
+            timeout: Some(runner.config.timeout.0.saturating_add(END_MARGIN)),
             // Text from a file or page must not determine which code runs.
             literal_arguments: &["path", "framework", "cwd"],
             ..ToolDefinition::changing::<RunTestArgs>("run_test", "Run the tests of a project.", ReplayPolicy::Once)
@@ -62,16 +62,16 @@ impl RunTest {
         let (jail, path) = (self.files.for_turn(context), args.path);
         let found = tokio::task::spawn_blocking(move || TestProject::find(&jail, path.as_deref(), wanted)).await;
         let project = found.map_err(|error| error.to_string())??;
-        let longest = self.runner.config().timeout.0;
+        let longest = self.runner.config.timeout.0;
         let limit = args.timeout.map_or(longest, |secs| Duration::from_secs(secs).min(longest));
-        let command = project.script(self.runner.config().network);
+        let command = project.script(self.runner.config.network);
         let begun = Instant::now();
         // In a turn that has read foreign content, the tests see the folders with such content.
         let (further, sources) = (foreign_visibility("", context), self.runner.output_sources("", context));
         let command = ShellCommand { command, environment: self.runner.environment(), limit, further };
         let output = self.runner.collect(command, context).await?;
         let text = clean(&String::from_utf8_lossy(&output.bytes));
-        if is_missing(&output, &text, limit) {
+        if output.outcome.exit_code(limit) == Ok(NOT_FOUND) && text.trim() == MISSING {
             let (program, source) = project.framework.program();
             return Err(format!(
                 "{program} is not installed where commands can use it; the owner can install it ({source}), or add its \
@@ -83,10 +83,13 @@ impl RunTest {
         let read = tokio::task::spawn_blocking(read).await;
         let (mut report, project, text) = read.map_err(|error| error.to_string())?;
         for file in report.failures.iter_mut().filter_map(|failure| failure.file.as_mut()) {
-            *file = shown_file(self.runner.workspace(), &project.root, file);
+            *file = shown_file(&self.runner.workspace, &project.root, file);
         }
         let run = TestRun { project, report, text, limit, took: begun.elapsed() };
-        let mut spill = self.save(&run.text, !sources.is_empty(), context).await;
+        let mut spill = match run.text.trim() {
+            "" => None,
+            _ => self.spill.save_output(run.text.clone(), !sources.is_empty(), context).await,
+        };
         if let Some(StoredOutput { part: part @ StoredPart::Whole, .. }) = &mut spill
             && !output.is_whole
         {
@@ -96,24 +99,6 @@ impl RunTest {
         result.spill = spill;
         result.add_sources(sources);
         Ok(result)
-    }
-
-    /// Stores the output in a spill file. Returns `None` if the output is empty, or the disk refuses it.
-    async fn save(&self, text: &str, is_foreign: bool, context: &ToolContext) -> Option<StoredOutput> {
-        if text.trim().is_empty() {
-            return None;
-        }
-        let (spill, text, turn, call) =
-            (Arc::clone(&self.spill), text.to_owned(), context.turn, context.call_id.clone());
-        let folder = ConversationFolder::of(context);
-        let saved = tokio::task::spawn_blocking(move || spill.save(&folder, turn, &call, &text, is_foreign)).await;
-        saved
-            .map_err(std::io::Error::other)
-            .flatten()
-            .inspect_err(|error| {
-                tracing::warn!(%error, "the output of tests could not be kept");
-            })
-            .ok()
     }
 }
 
@@ -148,9 +133,9 @@ impl TestRun {
                 Err(error) => format!("{error}; so far {counts}"),
             }
         };
-        let summary = format!("{what} in {:.1} s ({})", self.took.as_secs_f64(), framework.name());
+        let summary = format!("{what} in {:.1} s ({framework})", self.took.as_secs_f64());
         let details = if report.failures.is_empty() && (code != Ok(0) || report.is_empty()) {
-            tail(&self.text)
+            suffix(self.text.trim(), TAIL.chars, TAIL.lines).to_owned()
         } else {
             report.render_failures()
         };
@@ -162,18 +147,13 @@ impl TestRun {
         let failures = serde_json::to_value(&report.failures).unwrap_or_default();
         let numbers = [("passed", report.passed), ("failed", report.failed), ("skipped", report.skipped)];
         result.metadata.extend(numbers.map(|(name, number)| (name.to_owned(), Value::from(number))));
-        result
-            .metadata
-            .extend([("failures".to_owned(), failures), ("framework".to_owned(), Value::from(framework.name()))]);
+        result.metadata.insert("failures".to_owned(), failures);
+        result.metadata.insert("framework".to_owned(), Value::from(framework.to_string()));
         if let Ok(code) = code {
             result.metadata.insert("exit_code".to_owned(), Value::from(code));
         }
         result
     }
-}
-
-fn is_missing(output: &CollectedOutput, text: &str, limit: Duration) -> bool {
-    output.outcome.exit_code(limit) == Ok(NOT_FOUND) && text.trim() == MISSING
 }
 
 fn read_report(project: &TestProject, text: &str) -> TestReport {
@@ -197,14 +177,6 @@ fn first_report(text: &str, parsers: &[&dyn Fn(&str) -> TestReport]) -> TestRepo
 fn shown_file(workspace: &Path, root: &Path, file: &str) -> String {
     let path = root.join(file.strip_prefix("./").unwrap_or(file));
     path.strip_prefix(workspace).unwrap_or(&path).display().to_string()
-}
-
-/// Returns the end of an output.
-fn tail(text: &str) -> String {
-    let text = text.trim();
-    let start = text.char_indices().rev().nth(TAIL.chars - 1).map_or(0, |(at, _)| at);
-    let end: Vec<&str> = text[start..].lines().collect();
-    end[end.len().saturating_sub(TAIL.lines)..].join("\n")
 }
 
 #[async_trait]

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use daoyou_channels::settings::Secret;
+use daoyou_channels::settings::{Secret, SettingFault};
 use ipnet::IpNet;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -46,18 +46,19 @@ impl WebConfig {
     /// Returns the egress rules of `web_fetch`.
     ///
     /// # Errors
-    /// Returns the invalid setting, what is wrong with it, and what is allowed.
-    pub fn rules(&self) -> Result<EgressRules, (&'static str, String, &'static str)> {
+    /// A setting is invalid.
+    pub fn rules(&self) -> Result<EgressRules, SettingFault> {
         const HOSTS: &str = "a name such as \"example.org\", an IP address or a range such as \"10.0.0.0/8\"";
         let hosts = |key, texts: &[String]| {
             let read = texts.iter().map(|text| text.parse::<HostPattern>()).collect::<Result<Vec<_>, _>>();
-            read.map_err(|wrong| (key, wrong, HOSTS))
+            read.map_err(|wrong| SettingFault::new(&[key], wrong, HOSTS))
         };
         let network = |text: &String| {
             let read = text.parse::<IpNet>().or_else(|_| text.parse::<IpAddr>().map(IpNet::from));
             read.map_err(|_| {
-                let wrong = format!("{text:?} is no address");
-                ("tools.web.allow_private", wrong, "an IP address or a range such as \"10.0.0.0/8\"")
+                let (wrong, allowed) =
+                    (format!("{text:?} is no address"), "an IP address or a range such as \"10.0.0.0/8\"");
+                SettingFault::new(&["tools.web.allow_private"], wrong, allowed)
             })
         };
         Ok(EgressRules {
@@ -71,7 +72,8 @@ impl WebConfig {
     ///
     /// # Errors
     /// As [`WebConfig::rules`].
-    pub fn service(&self) -> Result<SearchService, (&'static str, String, &'static str)> {
+    pub fn service(&self) -> Result<SearchService, SettingFault> {
+        let fault = |key, wrong: &str, allowed| Err(SettingFault::new(&[key], wrong, allowed));
         let key = self.api_key.as_ref().map(Secret::expose);
         let service = match (self.search, key) {
             (SearchService::Auto, Some(key)) if key.starts_with("tvly-") => SearchService::Tavily,
@@ -79,19 +81,19 @@ impl WebConfig {
             (SearchService::Auto, None) if !self.base_url.is_empty() => SearchService::Searxng,
             (SearchService::Auto, None) => SearchService::Duckduckgo,
             (SearchService::Brave | SearchService::Tavily, None) => {
-                let wrong = "is missing, and the service of tools.web.search needs it".to_owned();
-                return Err(("tools.web.api_key", wrong, "the key, such as \"env:BRAVE_API_KEY\""));
+                let wrong = "is missing, and the service of tools.web.search needs it";
+                return fault("tools.web.api_key", wrong, "the key, such as \"env:BRAVE_API_KEY\"");
             }
             (SearchService::Searxng, _) if self.base_url.is_empty() => {
-                let wrong = "is missing: there is no SearXNG that serves everybody".to_owned();
-                return Err(("tools.web.base_url", wrong, "the address of a SearXNG that answers in JSON"));
+                let wrong = "is missing: there is no SearXNG that serves everybody";
+                return fault("tools.web.base_url", wrong, "the address of a SearXNG that answers in JSON");
             }
             (named, _) => named,
         };
         let is_http = |url: Url| matches!(url.scheme(), "http" | "https") && url.has_host();
         if !self.base_url.is_empty() && !Url::parse(&self.base_url).is_ok_and(is_http) {
-            let wrong = "is no address of a web server".to_owned();
-            return Err(("tools.web.base_url", wrong, "one that begins with http:// or https://"));
+            let wrong = "is no address of a web server";
+            return fault("tools.web.base_url", wrong, "one that begins with http:// or https://");
         }
         Ok(service)
     }
@@ -116,7 +118,12 @@ mod tests {
         ] {
             let api_key = (!key.is_empty()).then(|| Secret::new(key));
             let config = WebConfig { search, api_key, base_url: base_url.to_owned(), ..WebConfig::default() };
-            assert_eq!(config.service().map_err(|(key, ..)| key), expected, "{search:?} {key} {base_url}");
+            let found = config.service();
+            assert_eq!(
+                found.as_ref().map_err(SettingFault::key),
+                expected.as_ref().map_err(|key| *key),
+                "{search:?} {key} {base_url}"
+            );
         }
     }
 }

@@ -138,11 +138,9 @@ impl WebFetch {
 
     /// Reads a text. A separate process reads HTML, because its libraries limit neither their time nor their memory.
     async fn read_text(&self, body: Vec<u8>, kind: String, url: &Url) -> Result<DocumentText, String> {
-        let decoding = {
-            let url = url.clone();
-            tokio::task::spawn_blocking(move || page::decode(&body, &kind, &url))
-        };
-        match decoding.await.map_err(|error| format!("{url}: {error}"))?? {
+        let address = url.clone();
+        let decoded = tokio::task::spawn_blocking(move || page::decode(&body, &kind, &address)).await;
+        match decoded.map_err(|error| format!("{url}: {error}"))?? {
             BodyText::Html(html) => {
                 self.documents.read_page(&html, url).await.map_err(|error| format!("{url}: {error}"))
             }

@@ -43,18 +43,11 @@ fn is_in_result(message: &ChatMessage, url: &Url, messages: [&[ChatMessage]; 2])
             let page = content.strip_prefix('[').and_then(|rest| rest.split_once(PAGE_NOTE));
             let Some((Ok(page), text)) = page.map(|(page, text)| (Url::parse(page), text)) else { return false };
             let is_of_host = page.origin() == url.origin();
-            let mut calls = messages.into_iter().flatten().flat_map(calls_of);
+            let mut calls = messages.into_iter().flatten().flat_map(ChatMessage::tool_calls);
             calls.any(|call| call.id == *call_id && address_of(call).as_ref() == Some(url))
                 || (is_of_host && is_token(text, url, char::is_whitespace, false))
         }
         _ => false,
-    }
-}
-
-fn calls_of(message: &ChatMessage) -> &[ToolCall] {
-    match message {
-        ChatMessage::Assistant { tool_calls, .. } => tool_calls,
-        _ => &[],
     }
 }
 

@@ -45,7 +45,7 @@ fn looks_like_html(body: &[u8]) -> bool {
 
 /// Decodes a body: by its byte order mark, by the encoding in the header, by the encoding in the page, and finally by a guess.
 fn decode_text(body: &[u8], content_type: &str, is_html: bool) -> String {
-    let named = parameter(content_type, "charset").or_else(|| is_html.then(|| meta_charset(body)).flatten());
+    let named = charset(content_type).or_else(|| is_html.then(|| meta_charset(body)).flatten());
     let named = named.and_then(|label| Encoding::for_label(label.as_bytes()));
     let encoding = named.unwrap_or_else(|| {
         if std::str::from_utf8(body).is_ok() {
@@ -56,16 +56,17 @@ fn decode_text(body: &[u8], content_type: &str, is_html: bool) -> String {
     encoding.decode(body).0.into_owned()
 }
 
-fn parameter(content_type: &str, name: &str) -> Option<String> {
-    let (_, rest) =
-        content_type.to_ascii_lowercase().split_once(&format!("{name}=")).map(|(a, b)| (a.len(), b.to_owned()))?;
+/// Returns the encoding that a media type or an element `meta` names.
+fn charset(text: &str) -> Option<String> {
+    let text = text.to_ascii_lowercase();
+    let (_, rest) = text.split_once("charset=")?;
     let value = rest.trim_start_matches(['"', '\'']).split(['"', '\'', ';', ' ', '>', '/']).next()?;
     (!value.is_empty()).then(|| value.to_owned())
 }
 
 fn meta_charset(body: &[u8]) -> Option<String> {
     let start = String::from_utf8_lossy(&body[..body.len().min(META_BYTES)]).to_ascii_lowercase();
-    start.split("<meta").skip(1).find_map(|meta| parameter(meta.split('>').next()?, "charset"))
+    start.split("<meta").skip(1).find_map(|meta| charset(meta.split('>').next()?))
 }
 
 #[cfg(test)]

@@ -16,6 +16,7 @@ use super::config::{SearchService, WebConfig};
 use super::failed_answer;
 use super::services::{SearchHit, hits, request, service_name};
 use crate::guard::Taint;
+use crate::llm::{client_builder, innermost_cause, is_loopback};
 use crate::text::{one_line, truncate};
 use crate::tools::{Tool, ToolContext, ToolDefinition, ToolOutcome, ToolResult, with_arguments};
 
@@ -66,7 +67,7 @@ impl WebSearch {
         let failed = |error: reqwest::Error| {
             let why = if error.is_timeout() { "did not answer in time" } else { "cannot be reached" };
             // The error must not contain the address, which may hold a key.
-            ToolResult::failed_for_now(format!("{name} {why}: {}", innermost(&error.without_url())))
+            ToolResult::failed_for_now(format!("{name} {why}: {}", innermost_cause(&error.without_url())))
         };
         let client = self.client.get_or_try_init(async || build_client(&self.base_url)).await.map_err(failed)?;
         let key = self.api_key.as_ref().map(Secret::expose);
@@ -96,25 +97,12 @@ impl WebSearch {
 }
 
 fn build_client(base_url: &str) -> Result<Client, reqwest::Error> {
-    let mut builder = Client::builder()
+    client_builder(Url::parse(base_url).is_ok_and(|url| is_loopback(&url)), true)
         .user_agent(concat!("Mozilla/5.0 (compatible; daoyou/", env!("CARGO_PKG_VERSION"), ")"))
         .timeout(TIMEOUT)
         // A redirect would send the key and the query to an address that the owner has not configured.
         .redirect(Policy::none())
-        .retry(reqwest::retry::never());
-    let host = Url::parse(base_url).ok().and_then(|url| url.host_str().map(str::to_owned));
-    if host.is_some_and(|host| host == "localhost" || host.starts_with("127.") || host == "[::1]") {
-        builder = builder.no_proxy();
-    }
-    builder.build()
-}
-
-fn innermost(error: &dyn std::error::Error) -> String {
-    let mut last = error;
-    while let Some(source) = last.source() {
-        last = source;
-    }
-    last.to_string()
+        .build()
 }
 
 #[async_trait]

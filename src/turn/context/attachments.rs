@@ -88,7 +88,7 @@ mod tests {
     use uuid::Uuid;
 
     use super::*;
-    use crate::store::inbox::InboxState;
+    use crate::store::inbox::MessageStatus;
 
     fn row(attachments: &str) -> InboxRow {
         let own = str::to_owned;
@@ -107,7 +107,7 @@ mod tests {
             origin: own("{}"),
             received_at: 0,
             turn: Uuid::nil(),
-            state: InboxState::Queued,
+            state: MessageStatus::Queued,
             stalled: 0,
             cancel: false,
         }

@@ -1,7 +1,6 @@
 //! The context of a turn: the window of its session's log, the summary of the messages before the window, and the long-term memory
 //! about the writer.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use daoyou_channels::SessionKey;
@@ -11,18 +10,16 @@ use sha2::{Digest, Sha256};
 use super::private_memory;
 use super::system_prompt::{SystemPrompt, SystemText, with_memory};
 use super::window::{self, HistorySlice, HistoryWindow};
-use crate::bus::ReplyTarget;
 use crate::chat::{ChatMessage, ToolSpec};
 use crate::guard::Taint;
 use crate::llm::{Models, TokenFactor, estimate_tokens};
-use crate::memory::{self, MemoryService, MemorySettings, Owner};
+use crate::memory::{self, AnsweredTurn, MemoryService, MemorySettings, Owner};
 use crate::origin::TurnOrigin;
 use crate::store::approvals;
 use crate::store::inbox::InboxRow;
-use crate::store::messages::{self, Ownership, SessionHead};
-use crate::store::ownership;
+use crate::store::messages::{self, SessionHead};
 use crate::store::session_memory::{self, SessionMemory};
-use crate::store::{Connection, Durability, Store, StoreError, forgetting, memories, session_tools};
+use crate::store::{Connection, Durability, Store, StoreError, forgetting, memories};
 use crate::turn::progress::ContextStep;
 use crate::turn::token_budget::{self, RequestParts, TokenBudget};
 
@@ -164,18 +161,6 @@ pub struct ContextBuilder {
 }
 
 impl ContextBuilder {
-    /// Returns the session, and the tools that `find_tools` has found in its current conversation.
-    ///
-    /// # Errors
-    /// The store cannot be read.
-    pub fn session(&self, session: &SessionKey) -> Result<(SessionHead, BTreeSet<String>), StoreError> {
-        self.store.read_here(|connection| {
-            let head = messages::session(connection, session.as_str())?;
-            let found = session_tools::found(connection, session.as_str(), head.epoch)?;
-            Ok((head, found))
-        })
-    }
-
     /// Composes the context for the message `last`, given the system prompt and the `tools` of this agent. A turn that resumes from
     /// `context` gets the same context again.
     ///
@@ -192,10 +177,12 @@ impl ContextBuilder {
         let settings = self.memory.settings.clone();
         let person = settings.identities.owner_of_row(last);
         let owner = person.clone().and_then(|person| agent.memory.owner(person));
-        let is_fresh = TurnOrigin::parse(&last.origin).settings.fresh;
+        let origin = TurnOrigin::parse(&last.origin);
+        let is_fresh = origin.settings.fresh;
         let (mut conversation, rows, is_shared) = self.store.read_here(|connection| {
             let head = messages::session(connection, &key)?;
-            let is_shared = head.ownership.is_shared || others_read(connection, last, person.as_ref())?;
+            let turn = AnsweredTurn { session: &key, place: (&last.channel, &last.chat_id), origin: &origin };
+            let is_shared = turn.is_read_by_others(connection, person.as_ref(), &settings.identities)?;
             let state = session_memory::get(connection, &key, head.epoch)?;
             let query =
                 PromptMemoryQuery { connection, key: &key, settings: &settings, owner: owner.as_ref(), is_shared };
@@ -285,19 +272,6 @@ pub fn wanted_model(row: &InboxRow, chosen: Option<&str>, configured: &str) -> S
     let requested = settings.requested_model.filter(|model| !model.is_empty());
     let chosen = requested.or_else(|| chosen.map(str::to_owned)).or(settings.model);
     chosen.unwrap_or_else(|| configured.to_owned())
-}
-
-/// Returns true if people other than `owner` read the chat that gets this turn's answer. A turn of a job or a sub-agent runs in its
-/// own session, but its answer goes to a chat.
-fn others_read(connection: &Connection, last: &InboxRow, owner: Option<&Owner>) -> Result<bool, StoreError> {
-    let origin = TurnOrigin::parse(&last.origin);
-    if !origin.runs_for_job_or_agent() {
-        return Ok(false);
-    }
-    let place = (last.channel.as_str(), last.chat_id.as_str());
-    let chat = ReplyTarget::resolve(connection, &last.session, place, &origin)?;
-    let Ownership { owner: first, is_shared } = ownership::of_session(connection, chat.session.as_str())?;
-    Ok(is_shared || first.is_some_and(|first| owner.is_none_or(|owner| owner.as_str() != first)))
 }
 
 /// Reads the memory for a prompt.
@@ -391,12 +365,7 @@ fn hash_of(owner: &str, text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use daoyou_channels::{InboundMessage, Trust};
-
     use super::*;
-    use crate::bus::InboundDraft;
-    use crate::origin::{JobTurn, SubAgentTurn, TurnCause};
-    use crate::store::{Store, inbox};
 
     #[tokio::test]
     async fn a_snapshot_is_not_kept_if_something_was_forgotten_since() {
@@ -417,62 +386,5 @@ mod tests {
             Ok(kept)
         };
         assert_eq!(store.write(Durability::Logged, work).await.unwrap(), [(true, true), (false, false)]);
-    }
-
-    #[tokio::test]
-    async fn other_readers_of_a_turn_on_an_errand_are_detected() {
-        let (_folder, store) = Store::temporary();
-        let work = |connection: &Connection| {
-            let turn = uuid::Uuid::now_v7();
-            for (session, owners) in [
-                ("webhook:in:group", &["sender:webhook:in:ann", "sender:webhook:in:bob"][..]),
-                ("webhook:in:ann", &["sender:webhook:in:ann"]),
-                ("webhook:in:bob", &["sender:webhook:in:bob"]),
-                ("cli:direct", &["owner"]),
-            ] {
-                messages::append(connection, session, turn, [("user", "{}".to_owned())].into_iter())?;
-                for owner in owners {
-                    ownership::record_writer(connection, session, owner)?;
-                }
-            }
-            let row = |session: &str, cause: TurnCause, trust: Trust| -> Result<InboxRow, StoreError> {
-                let (channel, chat) = session.rsplit_once(':').unwrap_or(("cli", "direct"));
-                let mut message = InboundMessage::text(channel, chat, "ann", trust, "x");
-                if cause != TurnCause::Person {
-                    message.session = Some("cron:j".into());
-                }
-                let draft = InboundDraft::with_origin(message, TurnOrigin { cause, ..TurnOrigin::default() });
-                draft.insert(connection)?;
-                Ok(inbox::find(connection, draft.id)?.unwrap())
-            };
-            let job =
-                |chat: &str| TurnCause::Job(JobTurn { job: "j".into(), due: 1, chat: chat.into(), by_hand: false });
-            let run = row("webhook:in:group", job("webhook:in:group"), Trust::Known)?;
-            let child = TurnCause::SubAgent(SubAgentTurn {
-                session: "cron:j".into(),
-                turn: run.turn,
-                label: String::new(),
-                depth: 1,
-                waits: true,
-                metadata: serde_json::Map::new(),
-                report: Box::default(),
-            });
-            let (ann, owner) = (Owner::sender("webhook:in", "ann"), Owner::gateway());
-            for (what, row, owner, expected) in [
-                ("no errand", row("webhook:in:group", TurnCause::Person, Trust::Known)?, &ann, false),
-                ("a job in a group", run, &ann, true),
-                ("its sub-agent", row("webhook:in:group", child, Trust::Known)?, &ann, true),
-                ("a job of her own", row("webhook:in:ann", job("webhook:in:ann"), Trust::Known)?, &ann, false),
-                ("the owner's job for Bob", row("webhook:in:bob", job("webhook:in:bob"), Trust::Owner)?, &owner, true),
-                ("the owner's own", row("cli:direct", job("cli:direct"), Trust::Owner)?, &owner, false),
-                ("a heartbeat at home", row("cli:direct", TurnCause::Heartbeat, Trust::Owner)?, &owner, false),
-                ("one in a group", row("webhook:in:group", TurnCause::Heartbeat, Trust::Owner)?, &owner, true),
-                ("where nobody wrote", row("webhook:in:new", job("webhook:in:new"), Trust::Owner)?, &owner, false),
-            ] {
-                assert_eq!(others_read(connection, &row, Some(owner))?, expected, "{what}");
-            }
-            Ok(())
-        };
-        store.write(Durability::Logged, work).await.unwrap();
     }
 }

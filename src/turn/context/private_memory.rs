@@ -1,5 +1,7 @@
-//! Removes results of memory tools from messages: from messages that several people may read, and from a turn during which a memory
-//! was forgotten.
+//! Removes results that show memories from messages: from messages that several people may read, and from a turn during which a
+//! memory was forgotten. These are the results of memory tools, of other tools that read the memory files, and of later calls that
+//! show an earlier result again: the output of a background command, or a stored long output. The earlier call must be among the
+//! messages.
 
 use std::collections::HashSet;
 
@@ -7,35 +9,45 @@ use serde_json::Value;
 
 use crate::chat::{ChatMessage, ToolCall};
 use crate::memory::{FORGOTTEN, tool_names, without_memory};
-use crate::tools::is_plan;
+use crate::tools::{CONVERSATIONS, GATEWAY_FOLDER, MEMORY_FOLDER, PROCESS, canonical_name, is_plan};
 
 const NOT_SHOWN: &str = "(not shown: this conversation has several people, and memory is private)";
 
-/// Removes the results of memory tools, because others may read the messages.
+/// Removes the results that show memories, because others may read the messages.
 pub fn strip(messages: &mut [ChatMessage]) {
     take_out(messages, NOT_SHOWN);
 }
 
-/// Removes the results of memory tools, because one of them may be forgotten; returns true if there was any.
+/// Removes the results that show memories, because one of them may be forgotten; returns true if there was any.
 pub fn forget_found(messages: &mut [ChatMessage]) -> bool {
     take_out(messages, FORGOTTEN)
 }
 
-/// Replaces the results of memory tools by `instead`. Everything else stays, so the conversation stays valid.
+/// Replaces the results that show memories by `instead`. Everything else stays, so the conversation stays valid.
 fn take_out(messages: &mut [ChatMessage], instead: &str) -> bool {
     let mut private = HashSet::new();
-    let mut has_changed = false;
+    // A command prints memories only if it reads their files, or the stored result of an earlier call.
+    let (mut has_changed, mut has_read, mut may_print) = (false, false, false);
     for message in messages {
         match message {
             ChatMessage::User { content, .. } => {
-                let shown = without_memory(content).len();
+                let mut shown = without_memory(content).len();
+                // The end of a background command is a message that names the file of the output and repeats its end.
+                if may_print && content.contains(CONVERSATIONS) {
+                    shown = content.find('\n').map_or(shown, |line| line.min(shown));
+                }
                 has_changed |= shown < content.len();
                 content.truncate(shown);
             }
             ChatMessage::Assistant { tool_calls, .. } => {
-                private = tool_calls.iter().filter(|call| reads_memory(call)).map(|call| call.id.clone()).collect();
+                has_read |= tool_calls.iter().any(reads_private);
+                let reads_stored = |call: &ToolCall| has_read && call.arguments.contains(GATEWAY_FOLDER);
+                may_print |= tool_calls.iter().any(|call| names_memory_file(&call.arguments) || reads_stored(call));
+                let is_private =
+                    |call: &&ToolCall| reads_private(call) || reads_stored(call) || may_print && uses_process(call);
+                private = tool_calls.iter().filter(is_private).map(|call| call.id.clone()).collect();
             }
-            ChatMessage::Tool { call_id, content, .. } if private.contains(call_id) => {
+            ChatMessage::Tool { call_id, content, .. } if private.contains(call_id) || shows_memory_file(content) => {
                 instead.clone_into(content);
                 has_changed = true;
             }
@@ -43,6 +55,53 @@ fn take_out(messages: &mut [ChatMessage], instead: &str) -> bool {
         }
     }
     has_changed
+}
+
+/// Returns true if the result of a call comes from memory or from a memory file.
+fn reads_private(call: &ToolCall) -> bool {
+    reads_memory(call) || names_memory_file(&call.arguments)
+}
+
+/// Returns true if a call shows the output of a background command.
+fn uses_process(call: &ToolCall) -> bool {
+    let tools = if is_plan(&call.name) { planned_tools(&call.arguments) } else { Some(vec![call.name.clone()]) };
+    let is_process = |tool: &String| canonical_name(tool.trim()) == Some(PROCESS);
+    tools.is_none_or(|tools| tools.iter().any(is_process))
+}
+
+/// Returns true if the arguments of a call name a memory file or its folder. The arguments of a plan hold those of its calls.
+fn names_memory_file(arguments: &str) -> bool {
+    match serde_json::from_str::<Value>(arguments) {
+        Ok(value) => has_memory_path(&value),
+        Err(_) => is_memory_path(arguments),
+    }
+}
+
+/// Returns true if a text of a JSON value names a memory file or its folder. A text may be JSON again.
+fn has_memory_path(value: &Value) -> bool {
+    match value {
+        Value::String(text) => {
+            let inner = serde_json::from_str::<Value>(text).ok().filter(|inner| inner.is_array() || inner.is_object());
+            is_memory_path(text) || inner.is_some_and(|inner| has_memory_path(&inner))
+        }
+        Value::Array(items) => items.iter().any(has_memory_path),
+        Value::Object(fields) => fields.values().any(has_memory_path),
+        _ => false,
+    }
+}
+
+/// Returns true if a text names a memory file or its folder. The word "memory" in a longer text is no path.
+fn is_memory_path(text: &str) -> bool {
+    let text = text.trim().to_lowercase();
+    ["memory/", "memory.md", "history.md"].iter().any(|name| text.contains(name))
+        || text == MEMORY_FOLDER
+        || text.ends_with(&format!("/{MEMORY_FOLDER}"))
+}
+
+/// Returns true if a result shows lines of a memory file, with its path: a search of the workspace, or a diff.
+fn shows_memory_file(result: &str) -> bool {
+    let result = result.to_lowercase();
+    ["memory/memory.md", "memory/history"].iter().any(|path| result.contains(path))
 }
 
 /// Returns true if the result of this call comes from a person's memory, whatever alias the call uses.
@@ -118,6 +177,84 @@ mod tests {
             assert_eq!(check_messages(&messages), Ok(()));
             let mut messages = vec![ChatMessage::user("where?"), call(name, arguments), tool()];
             assert_eq!((forget_found(&mut messages), messages[2] == tool()), (!is_shown, is_shown), "{name}");
+        }
+    }
+
+    #[test]
+    fn results_that_show_a_memory_file_again_are_removed_for_others() {
+        let call = |id: &str, name: &str, arguments: &str| ChatMessage::Assistant {
+            content: String::new(),
+            reasoning: None,
+            tool_calls: vec![ToolCall { id: id.into(), name: name.into(), arguments: arguments.into() }],
+        };
+        let result = |id: &str, name: &str, content: &str| ChatMessage::Tool {
+            call_id: id.into(),
+            name: name.into(),
+            content: content.into(),
+            images: Vec::new(),
+        };
+        let background = r#"{"command":"sleep 1; cat memory/MEMORY.md","background":true}"#;
+        let mut messages = vec![ChatMessage::user("go"), call("1", "recall", "{}"), result("1", "recall", "secret")];
+        messages.extend([call("2", "process", "{}"), result("2", "process", "built")]);
+        strip(&mut messages);
+        assert_eq!(messages[4], result("2", "process", "built"));
+        for (first, name, arguments, is_shown) in [
+            (background, "process", r#"{"action":"output","id":"p1"}"#, false),
+            (background, "parallel", r#"{"calls":[{"tool":"process","arguments":{"action":"list"}}]}"#, false),
+            (background, "read_file", r#"{"path":".daoyou/conversations/1-owner/2.txt"}"#, false),
+            (background, "exec", r#"{"command":"tail .daoyou/conversations/*/*"}"#, false),
+            (background, "read_file", r#"{"path":"notes.txt"}"#, true),
+            (r#"{"command":"make","background":true}"#, "process", r#"{"action":"output","id":"p1"}"#, true),
+        ] {
+            let mut messages = vec![ChatMessage::user("go"), call("1", "exec", first), result("1", "exec", "p1")];
+            messages.extend([ChatMessage::user("and?"), call("2", name, arguments), result("2", name, "secret")]);
+            strip(&mut messages);
+            assert_eq!(messages[5] == result("2", name, "secret"), is_shown, "{first} {name} {arguments}");
+            assert_eq!(check_messages(&messages), Ok(()));
+            let announced = "[background process p1 ended]\nThe end (.daoyou/conversations/1-owner/p1.txt):\nsecret";
+            let mut messages = vec![ChatMessage::user("go"), call("1", "exec", first), result("1", "exec", "p1")];
+            messages.push(ChatMessage::user(announced));
+            strip(&mut messages);
+            let has_read = first == background;
+            let expected = if has_read { "[background process p1 ended]" } else { announced };
+            assert_eq!(messages[3], ChatMessage::user(expected));
+        }
+    }
+
+    #[test]
+    fn results_that_show_memory_files_are_removed_for_others() {
+        for (name, arguments, result, is_shown) in [
+            ("read_file", r#"{"path":"memory/MEMORY.md"}"#, "secret", false),
+            ("read_file", r#"{"path":"link/Memory.md"}"#, "secret", false),
+            ("read_file", r#"{"path":"m\u0065mory/older"}"#, "secret", false),
+            ("grep", r#"{"pattern":"x","path":"./memory"}"#, "MEMORY.md:3: secret", false),
+            ("grep", r#"{"pattern":"x"}"#, "notes.txt:1: x\nmemory/HISTORY-20260101-000000.md:3: secret", false),
+            ("git_diff", "{}", "diff --git a/memory/MEMORY.md b/memory/MEMORY.md\n-secret", false),
+            ("exec", r#"{"command":"cat memory/*"}"#, "secret", false),
+            ("exec", r#"{"command":"cd memory; cat HISTORY.md"}"#, "secret", false),
+            ("exec", r#"{"command":"cat *","cwd":"memory"}"#, "secret", false),
+            ("exec", r#"{"command":"cat memory/*""#, "secret", false),
+            ("parallel", r#"{"calls":[{"tool":"read_file","arguments":{"path":"memory/x"}}]}"#, "secret", false),
+            (
+                "parallel",
+                r#"{"calls":"[{\"tool\":\"exec\",\"arguments\":{\"command\":\"cat m\\u0065mory/x\"}}]"}"#,
+                "secret",
+                false,
+            ),
+            ("exec", r#"{"command":"free; echo memory"}"#, "memory: 4 GB", true),
+            ("read_file", r#"{"path":"notes.txt"}"#, "from memory", true),
+        ] {
+            let tool_calls = vec![ToolCall { id: "1".into(), name: name.into(), arguments: arguments.into() }];
+            let call = ChatMessage::Assistant { content: String::new(), reasoning: None, tool_calls };
+            let tool = ChatMessage::Tool {
+                call_id: "1".into(),
+                name: name.into(),
+                content: result.into(),
+                images: Vec::new(),
+            };
+            let mut messages = vec![ChatMessage::user("go"), call, tool.clone()];
+            strip(&mut messages);
+            assert_eq!(messages[2] == tool, is_shown, "{name} {arguments}");
         }
     }
 }

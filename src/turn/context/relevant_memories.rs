@@ -45,6 +45,9 @@ async fn look_up(
     let hits = memory.relevant(fitting).await?;
     let tokens = usize::try_from(settings.config.hit_tokens).unwrap_or(usize::MAX);
     let mut chosen = choose(hits, context, (limit, tokens));
+    if chosen.is_empty() {
+        return Ok(String::new());
+    }
     // Nobody asks for these memories, so those that may repeat content of others are left out; `recall` finds them.
     let tainted = memory.store.read_here(|connection| tainted_of(connection, &chosen))?;
     chosen.retain(|(id, _)| !tainted.contains(id));

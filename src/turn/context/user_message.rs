@@ -67,5 +67,5 @@ the owner's approval in this turn.";
 /// Returns the lowest trust among the senders of these messages.
 pub fn least_trust(rows: &[InboxRow]) -> Trust {
     let trusts = rows.iter().map(|row| Trust::parse(&row.trust));
-    trusts.min_by_key(|trust| trust.rank()).unwrap_or(Trust::Untrusted)
+    trusts.min().unwrap_or(Trust::Untrusted)
 }

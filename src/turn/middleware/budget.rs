@@ -13,7 +13,7 @@ use crate::phrases::fill;
 use crate::store::usage::{self, BudgetScope, BudgetUse, Costs, TokenCounts};
 use crate::store::{Store, StoreError};
 use crate::turn::error::{ErrorCode, TurnError};
-use crate::turn::traits::TurnScope;
+use crate::turn::turn_loop::TurnScope;
 
 /// The most models about which a missing price is reported.
 const MAX_WARNED: usize = 100;
@@ -82,7 +82,12 @@ impl Middleware<ModelCall> for BudgetMiddleware {
 
     async fn before(&self, at: &TurnScope<'_>, request: ModelRequest) -> Result<ModelRequest, TurnError> {
         let used_up = |code, values| TurnError::new(code, ModelCall::NAME).with(values);
-        let BudgetConfig { session_tokens, session_cost, day_tokens, day_cost, .. } = self.config;
+        let BudgetConfig { turn_cost, session_tokens, session_cost, day_tokens, day_cost } = self.config;
+        if turn_cost.is_some()
+            && let Some(amounts) = self.reached(at, BudgetScope::Turn(at.turn), (None, turn_cost)).await?
+        {
+            return Err(used_up(ErrorCode::TurnBudget, amounts.to_vec()));
+        }
         if session_tokens.is_some() || session_cost.is_some() {
             let session = BudgetScope::Session(at.session.to_string());
             if let Some(amounts) = self.reached(at, session, (session_tokens, session_cost)).await? {

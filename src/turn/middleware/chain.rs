@@ -8,8 +8,7 @@ use crate::chat::ToolCall;
 use crate::llm::{ChatRequest, ChatResponse};
 use crate::tools::ToolOutcome;
 use crate::turn::error::TurnError;
-use crate::turn::traits::TurnScope;
-use crate::turn::turn_loop::ConversationOutcome;
+use crate::turn::turn_loop::{ConversationOutcome, TurnScope};
 
 /// An operation that middleware wraps.
 pub trait Operation: 'static {

@@ -12,8 +12,7 @@ use crate::metrics::TurnMetrics;
 use crate::phrases::Phrases;
 use crate::text::Language;
 use crate::turn::error::{ErrorCode, TurnError};
-use crate::turn::traits::TurnScope;
-use crate::turn::turn_loop::ConversationOutcome;
+use crate::turn::turn_loop::{ConversationOutcome, TurnScope};
 
 type Seen = Arc<Mutex<Vec<String>>>;
 

@@ -5,8 +5,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The middleware there is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema, strum::IntoStaticStr)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum MiddlewareName {
     /// Sizes and ids of every call in the log, at debug level.
     Logging,
@@ -29,14 +30,7 @@ impl MiddlewareName {
 
     /// Returns the name in the configuration.
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Logging => "logging",
-            Self::Timing => "timing",
-            Self::Redaction => "redaction",
-            Self::Budget => "budget",
-            Self::RateLimit => "rate_limit",
-            Self::Cache => "cache",
-        }
+        self.into()
     }
 }
 
@@ -44,7 +38,7 @@ impl MiddlewareName {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct BudgetConfig {
-    /// Tokens of one session, since its last `/new`.
+    /// Tokens of one session and its sub-agents, since its last `/new`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub session_tokens: Option<u64>,
@@ -52,11 +46,11 @@ pub struct BudgetConfig {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub day_tokens: Option<u64>,
-    /// Money for one turn, in the currency of the prices: a turn that has used it asks no more, and says so.
+    /// Money for one turn and its sub-agents, in the currency of the prices: a turn that has used it asks no more, and says so.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0.000_001))]
     pub turn_cost: Option<f64>,
-    /// Money for one session, in the currency of the prices; services in different currencies are counted apart.
+    /// Money for one session and its sub-agents, in the currency of the prices; services in different currencies are counted apart.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0.000_001))]
     pub session_cost: Option<f64>,

@@ -7,26 +7,46 @@ use crate::chat::ToolCall;
 use crate::llm::ChatResponse;
 use crate::tools::ToolOutcome;
 use crate::turn::error::TurnError;
-use crate::turn::traits::TurnScope;
-use crate::turn::turn_loop::ConversationOutcome;
+use crate::turn::turn_loop::{ConversationOutcome, TurnScope};
 
 pub struct LoggingMiddleware;
 
-const NAME: &str = "logging";
+/// The lines of one kind of operation.
+trait LoggedOperation: Operation {
+    fn log_request(at: &TurnScope<'_>, request: &Self::Request);
+    fn log_response(at: &TurnScope<'_>, response: &Self::Response);
+}
 
 #[async_trait]
-impl Middleware<TurnRun> for LoggingMiddleware {
+impl<O: LoggedOperation> Middleware<O> for LoggingMiddleware {
     fn name(&self) -> &'static str {
-        NAME
+        "logging"
     }
 
-    async fn before(&self, at: &TurnScope<'_>, request: String) -> Result<String, TurnError> {
-        tracing::debug!(turn = %at.turn, session = %at.session, bytes = request.len(), "turn begins");
+    async fn before(&self, at: &TurnScope<'_>, request: O::Request) -> Result<O::Request, TurnError> {
+        O::log_request(at, &request);
         Ok(request)
     }
 
-    async fn after(&self, at: &TurnScope<'_>, end: ConversationOutcome) -> Result<ConversationOutcome, TurnError> {
-        match &end {
+    async fn after(&self, at: &TurnScope<'_>, response: O::Response) -> Result<O::Response, TurnError> {
+        O::log_response(at, &response);
+        Ok(response)
+    }
+
+    async fn on_error(&self, at: &TurnScope<'_>, error: TurnError) -> TurnError {
+        let (code, around) = (error.code.as_str(), O::NAME);
+        tracing::debug!(turn = %at.turn, session = %at.session, code, around, "failed");
+        error
+    }
+}
+
+impl LoggedOperation for TurnRun {
+    fn log_request(at: &TurnScope<'_>, request: &String) {
+        tracing::debug!(turn = %at.turn, session = %at.session, bytes = request.len(), "turn begins");
+    }
+
+    fn log_response(at: &TurnScope<'_>, end: &ConversationOutcome) {
+        match end {
             ConversationOutcome::Answered(reply) => {
                 tracing::debug!(turn = %at.turn, session = %at.session, bytes = reply.len(), "turn has its answer");
             }
@@ -34,67 +54,32 @@ impl Middleware<TurnRun> for LoggingMiddleware {
                 tracing::debug!(turn = %at.turn, session = %at.session, "turn is parked");
             }
         }
-        Ok(end)
-    }
-
-    async fn on_error(&self, at: &TurnScope<'_>, error: TurnError) -> TurnError {
-        log_error(at, TurnRun::NAME, &error);
-        error
     }
 }
 
-#[async_trait]
-impl Middleware<ModelCall> for LoggingMiddleware {
-    fn name(&self) -> &'static str {
-        NAME
-    }
-
-    async fn before(&self, at: &TurnScope<'_>, request: ModelRequest) -> Result<ModelRequest, TurnError> {
-        let ModelRequest { provider, chat } = &request;
+impl LoggedOperation for ModelCall {
+    fn log_request(at: &TurnScope<'_>, ModelRequest { provider, chat }: &ModelRequest) {
         let (messages, tools) = (chat.messages.len(), chat.tools.len());
         tracing::debug!(turn = %at.turn, session = %at.session, provider, model = chat.model, messages, tools, "model call");
-        Ok(request)
     }
 
-    async fn after(&self, at: &TurnScope<'_>, response: ChatResponse) -> Result<ChatResponse, TurnError> {
+    fn log_response(at: &TurnScope<'_>, response: &ChatResponse) {
         tracing::debug!(
             turn = %at.turn, session = %at.session, bytes = response.text.len(), calls = response.tool_calls.len(),
             input = response.usage.input_tokens, output = response.usage.output_tokens, cached = response.cached,
             ms = response.latency_ms, "model answered"
         );
-        Ok(response)
-    }
-
-    async fn on_error(&self, at: &TurnScope<'_>, error: TurnError) -> TurnError {
-        log_error(at, ModelCall::NAME, &error);
-        error
     }
 }
 
-#[async_trait]
-impl Middleware<ToolRun> for LoggingMiddleware {
-    fn name(&self) -> &'static str {
-        NAME
-    }
-
-    async fn before(&self, at: &TurnScope<'_>, call: ToolCall) -> Result<ToolCall, TurnError> {
+impl LoggedOperation for ToolRun {
+    fn log_request(at: &TurnScope<'_>, call: &ToolCall) {
         let (tool, id, bytes) = (&call.name, &call.id, call.arguments.len());
         tracing::debug!(turn = %at.turn, session = %at.session, tool, id, bytes, "tool call");
-        Ok(call)
     }
 
-    async fn after(&self, at: &TurnScope<'_>, outcome: ToolOutcome) -> Result<ToolOutcome, TurnError> {
+    fn log_response(at: &TurnScope<'_>, outcome: &ToolOutcome) {
         let (success, bytes, ms) = (outcome.result.success, outcome.result.content.len(), outcome.result.duration_ms);
         tracing::debug!(turn = %at.turn, session = %at.session, success, bytes, ms, "tool answered");
-        Ok(outcome)
     }
-
-    async fn on_error(&self, at: &TurnScope<'_>, error: TurnError) -> TurnError {
-        log_error(at, ToolRun::NAME, &error);
-        error
-    }
-}
-
-fn log_error(at: &TurnScope<'_>, around: &str, error: &TurnError) {
-    tracing::debug!(turn = %at.turn, session = %at.session, code = error.code.as_str(), around, "failed");
 }

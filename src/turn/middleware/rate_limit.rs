@@ -12,7 +12,7 @@ use tokio::time::{Instant, sleep_until};
 use super::chain::{Middleware, ModelCall, ModelRequest, Operation};
 use super::config::RateLimitConfig;
 use crate::turn::error::{ErrorCode, TurnError};
-use crate::turn::traits::TurnScope;
+use crate::turn::turn_loop::TurnScope;
 
 /// The calls of each session, and of all sessions together. They survive a reload.
 pub struct CallLimiter {

@@ -2,14 +2,14 @@
 //! results, except from a history that is older than the secret's configuration.
 
 use async_trait::async_trait;
+use parking_lot::Mutex;
 
 use super::chain::{Middleware, ModelCall, ModelRequest, TurnRun};
 use crate::chat::ChatMessage;
 use crate::guard::KnownSecrets;
-use crate::llm::ChatResponse;
+use crate::llm::{ChatResponse, Delta, DeltaSink};
 use crate::turn::error::TurnError;
-use crate::turn::traits::TurnScope;
-use crate::turn::turn_loop::ConversationOutcome;
+use crate::turn::turn_loop::{ConversationOutcome, TurnScope};
 
 pub struct RedactionMiddleware(pub KnownSecrets);
 
@@ -68,6 +68,72 @@ impl Middleware<ModelCall> for RedactionMiddleware {
     }
 }
 
+/// A sink that holds back text which may be the beginning of a secret.
+pub struct SecretFilter<'a> {
+    sink: &'a dyn DeltaSink,
+    secrets: &'a KnownSecrets,
+    held: Mutex<HeldText>,
+}
+
+#[derive(Default)]
+struct HeldText {
+    text: String,
+    reasoning: String,
+}
+
+impl<'a> SecretFilter<'a> {
+    pub fn new(sink: &'a dyn DeltaSink, secrets: &'a KnownSecrets) -> Self {
+        Self { sink, secrets, held: Mutex::default() }
+    }
+
+    /// Ends the answer: emits the held-back text.
+    pub fn finish(&self) {
+        let HeldText { mut text, mut reasoning } = std::mem::take(&mut *self.held.lock());
+        self.secrets.redact(&mut reasoning);
+        self.secrets.redact(&mut text);
+        self.show(Delta::Reasoning, &reasoning);
+        self.show(Delta::Text, &text);
+    }
+
+    /// Appends `more` to `held` and returns the text that can be shown.
+    fn push(&self, held: &mut String, more: &str) -> String {
+        held.push_str(more);
+        let rest = held.split_off(self.secrets.settled_len(held));
+        let mut ready = std::mem::replace(held, rest);
+        self.secrets.redact(&mut ready);
+        ready
+    }
+
+    fn show<'t>(&self, kind: impl FnOnce(&'t str) -> Delta<'t>, text: &'t str) {
+        if !text.is_empty() {
+            self.sink.delta(kind(text));
+        }
+    }
+}
+
+impl DeltaSink for SecretFilter<'_> {
+    fn delta(&self, delta: Delta<'_>) {
+        match delta {
+            Delta::Text(more) => {
+                let ready = self.push(&mut self.held.lock().text, more);
+                self.show(Delta::Text, &ready);
+            }
+            Delta::Reasoning(more) => {
+                let ready = self.push(&mut self.held.lock().reasoning, more);
+                self.show(Delta::Reasoning, &ready);
+            }
+            Delta::Restart => {
+                *self.held.lock() = HeldText::default();
+                self.sink.delta(delta);
+            }
+            other => {
+                self.finish();
+                self.sink.delta(other);
+            }
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use daoyou_channels::SessionKey;
@@ -97,5 +163,62 @@ mod tests {
         let reasoning = response.reasoning.unwrap();
         assert_eq!((response.text.as_str(), reasoning.text.as_str()), ("It is (hidden).", "the key is (hidden)"));
         assert_eq!(reasoning.blocks, blocks[1..]);
+    }
+
+    #[derive(Default)]
+    struct Shown(Mutex<String>);
+
+    impl DeltaSink for Shown {
+        fn delta(&self, delta: Delta<'_>) {
+            let word = match delta {
+                Delta::Text(text) => text.to_owned(),
+                Delta::Reasoning(text) => format!("<{text}>"),
+                Delta::ToolCall { name, .. } => format!("[{name}]"),
+                Delta::Restart => "!".to_owned(),
+            };
+            self.0.lock().push_str(&word);
+        }
+    }
+
+    #[test]
+    fn a_secret_split_over_deltas_is_not_shown() {
+        let secrets = KnownSecrets::new([Secret::new("sk-canary-1")]);
+        let table: [(&[Delta<'_>], &str); 6] = [
+            (&[Delta::Text("the key is sk-canary-1.")], "the key is (hidden)."),
+            (&[Delta::Text("it is sk-"), Delta::Text("can"), Delta::Text("ary-1 now")], "it is (hidden) now"),
+            (&[Delta::Text("risk-"), Delta::Text("free sk-c")], "risk-free sk-c"),
+            (&[Delta::Text("a s"), Delta::ToolCall { id: "1", name: "exec" }], "a s[exec]"),
+            (&[Delta::Reasoning("sk-canary"), Delta::Text("hi"), Delta::Reasoning("-1")], "hi<(hidden)>"),
+            (&[Delta::Text("sk-can"), Delta::Restart, Delta::Text("ary-1")], "!ary-1"),
+        ];
+        for (deltas, expected) in table {
+            let shown = Shown::default();
+            let striking = SecretFilter::new(&shown, &secrets);
+            for delta in deltas {
+                striking.delta(*delta);
+            }
+            striking.finish();
+            assert_eq!(*shown.0.lock(), expected, "{deltas:?}");
+        }
+    }
+
+    #[test]
+    fn no_split_of_a_long_secret_shows_a_part_of_it() {
+        let key = "sk-ant-api03-0123456789-abcdefghij-0123456789";
+        let other = "0123456789-xyz";
+        let secrets = KnownSecrets::new([key, other].map(Secret::new));
+        let text = format!("the key is {key} ok {other}");
+        for size in 1..text.len() {
+            let shown = Shown::default();
+            let filter = SecretFilter::new(&shown, &secrets);
+            text.as_bytes().chunks(size).for_each(|part| filter.delta(Delta::Text(std::str::from_utf8(part).unwrap())));
+            filter.finish();
+            assert_eq!(*shown.0.lock(), "the key is (hidden) ok (hidden)", "{size}");
+        }
+        // The end of one secret is the start of another.
+        let shown = Shown::default();
+        let filter = SecretFilter::new(&shown, &secrets);
+        [format!("a {key}").as_str(), " b"].iter().for_each(|part| filter.delta(Delta::Text(part)));
+        assert_eq!(*shown.0.lock(), "a (hidden) b");
     }
 }

@@ -32,9 +32,9 @@ impl Orchestrator {
     pub fn over(self, choice: ModelChoice) -> ModelChoice {
         let ModelChoice { provider, model } = choice;
         let provider: Arc<dyn Provider> = match self {
-            Self::Auto => Arc::new(AutoModel { react: ReactModel::new(provider.clone()), native: provider }),
+            Self::Auto => Arc::new(AutoModel { react: ReactModel(provider.clone()), native: provider }),
             Self::Tools => provider,
-            Self::React => Arc::new(ReactModel::new(provider)),
+            Self::React => Arc::new(ReactModel(provider)),
             Self::Plain => Arc::new(PlainModel(provider)),
         };
         ModelChoice { provider, model }

@@ -95,10 +95,8 @@ fn describe_time(start: &CalendarProperty, event: &CalendarEvent) -> String {
         }
         _ => {
             if let Some(duration) = event.first("DURATION") {
-                out.push_str(&format!(
-                    ", for {}",
-                    shorten(&sanitize_line(duration.value.trim().trim_start_matches(['P', 'T'])))
-                ));
+                let duration = sanitize_line(duration.value.trim().trim_start_matches(['P', 'T']));
+                out.push_str(&format!(", for {}", shorten(&duration)));
             }
         }
     }

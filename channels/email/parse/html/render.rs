@@ -2,7 +2,7 @@
 
 use super::table::DataTable;
 use super::tree::{HtmlNode, HtmlTree, is_block};
-use super::visibility::{has_zero_size, is_hidden, is_tracker};
+use super::visibility::{apply_style_sheets, has_zero_size, is_hidden, is_tracker};
 use super::writer::{LINK, MarkdownWriter};
 use crate::sanitize::{marker, sanitize_line, sanitize_text};
 
@@ -15,7 +15,8 @@ const MAX_LINK: usize = 1_500;
 /// hidden elements and tracking images are removed. Quotations and signatures that mail programs label are put between
 /// markers.
 pub fn markdown(html: &str, max: usize) -> (String, bool) {
-    let tree = HtmlTree::parse(html);
+    let mut tree = HtmlTree::parse(html);
+    apply_style_sheets(&mut tree);
     let mut page = HtmlToMarkdown { tree: &tree, out: MarkdownWriter::new(max), is_quote: false, has_size: true };
     page.children(0);
     let is_whole = !page.out.is_full() && !tree.is_truncated;
@@ -337,11 +338,7 @@ fn link_url(href: &str) -> Option<String> {
     let mut out = String::with_capacity(href.len());
     for c in href.chars() {
         match c {
-            ' ' => out.push_str("%20"),
-            '(' => out.push_str("%28"),
-            ')' => out.push_str("%29"),
-            '<' => out.push_str("%3C"),
-            '>' => out.push_str("%3E"),
+            ' ' | '(' | ')' | '<' | '>' => out.push_str(&format!("%{:02X}", u32::from(c))),
             c if c.is_whitespace() => {}
             c => out.push(c),
         }

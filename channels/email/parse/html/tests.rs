@@ -43,6 +43,14 @@ fn pages_are_converted_to_markdown() {
         ("<div style='display:none;font-size:1px'>preheader</div><p hidden>x</p>shown", "shown"),
         ("<div style='max-height: 0px'>a</div><div style='font-size:0'>b<p style='font-size:16px'>c</p>d</div>", "c"),
         (
+            "<style><!-- @import 'x'; .h,p.k{display : none}/* .s{display:none} */#i{visibility:hidden} --></style>\
+             a<b class='x H'>b</b><p class=k>c</p><div class=k>d<i id=i>e</i></div><span class=s>f</span>",
+            "a\nd\nf",
+        ),
+        ("<style><!-- .h{display:none</style><u class=h>a</u>b", "b"),
+        ("<style>@media (max-width:9px){.h{display:none}} .a .h{display:none}</style><u class=h>a</u>", "a"),
+        ("a<span style='font-size:1px;color:#fff'>b</span>", "a"),
+        (
             "<ul style='font-size:0'>a<li style='font-size:16px'>b<li>c</ul><ol><li style='font-size:0'>d<li>e</ol>",
             "- b\n\n2. e",
         ),
@@ -94,6 +102,8 @@ fn large_and_deep_pages_stay_bounded() {
         (0..200_000).map(|n| format!("a{n}=1 ")).fold("<p ".to_owned(), |tag, attribute| tag + &attribute) + ">x",
         "<p class=a class=b>".repeat(50_000),
         "<blockquote>x<br>".repeat(10_000),
+        "<style>".to_owned() + &".a{".repeat(30_000) + "</style>" + &"<p class=a>".repeat(50_000),
+        "<style>".to_owned() + &".a,.b{display:none}/*".repeat(9_000) + "</style>" + &"<p class='a b'>x".repeat(50_000),
     ];
     for html in hostile {
         let started = std::time::Instant::now();

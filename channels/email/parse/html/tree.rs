@@ -17,6 +17,8 @@ const MAX_VALUE: usize = 2_000;
 const MAX_NAME: usize = 30;
 /// The deepest level of elements. Deeper ones become children of the deepest permitted element.
 const MAX_DEPTH: usize = 100;
+/// Longest style sheets of a page in bytes; the rest is ignored.
+const MAX_STYLE: usize = 200_000;
 /// Number of nodes after which the rest of the page is ignored.
 const MAX_NODES: usize = 200_000;
 
@@ -36,6 +38,8 @@ pub struct HtmlNode {
     pub name: String,
     attributes: Vec<(&'static str, String)>,
     pub text: String,
+    /// The page's style sheets hide the element.
+    pub is_hidden_by_style: bool,
     children: Vec<usize>,
 }
 
@@ -54,6 +58,8 @@ impl HtmlNode {
 #[derive(Clone, Debug)]
 pub struct HtmlTree {
     pub nodes: Vec<HtmlNode>,
+    /// The content of all `style` elements.
+    pub style_sheets: String,
     /// The page has more than [`MAX_NODES`] nodes.
     pub is_truncated: bool,
 }
@@ -74,7 +80,7 @@ impl HtmlTree {
             }
         }
         drop(tokenizer);
-        Self { nodes: builder.nodes, is_truncated }
+        Self { nodes: builder.nodes, style_sheets: builder.style_sheets, is_truncated }
     }
 
     /// Returns the children of a node with their numbers.
@@ -102,6 +108,8 @@ struct HtmlTreeBuilder {
     /// True if the last attribute of `tag` is kept, so that it takes the next value.
     takes_value: bool,
     is_raw_text: bool,
+    is_style: bool,
+    style_sheets: String,
 }
 
 impl HtmlTreeBuilder {
@@ -124,6 +132,7 @@ impl HtmlTreeBuilder {
             CallbackEvent::CloseStartTag { .. } => {
                 let tag = std::mem::take(&mut self.tag);
                 self.is_raw_text = RAW_TEXT.contains(&tag.name.as_str());
+                self.is_style = tag.name == "style";
                 if tag.name.len() <= MAX_NAME {
                     self.open(tag);
                 }
@@ -137,7 +146,12 @@ impl HtmlTreeBuilder {
                     self.close(&text(name));
                 }
             }
-            CallbackEvent::String { value } if !self.is_raw_text => {
+            CallbackEvent::String { value } if self.is_raw_text => {
+                if self.is_style && self.style_sheets.len() + value.len() <= MAX_STYLE {
+                    self.style_sheets.push_str(&text(value));
+                }
+            }
+            CallbackEvent::String { value } => {
                 self.add(HtmlNode { text: text(value), ..HtmlNode::default() });
             }
             _ => return None,

@@ -17,6 +17,7 @@ struct OpenMark {
 pub const LINK: &str = "[";
 
 /// Writes Markdown of at most a given size.
+#[derive(Default)]
 pub struct MarkdownWriter {
     out: String,
     max: usize,
@@ -32,16 +33,7 @@ pub struct MarkdownWriter {
 
 impl MarkdownWriter {
     pub fn new(max: usize) -> Self {
-        Self {
-            out: String::new(),
-            max,
-            prefixes: Vec::new(),
-            marks: Vec::new(),
-            breaks: 0,
-            shared: 0,
-            has_space: false,
-            is_first: true,
-        }
+        Self { max, is_first: true, ..Self::default() }
     }
 
     pub fn is_full(&self) -> bool {

@@ -1,4 +1,4 @@
-//! Phrases that mail programs write around quotations, forwarded mail and signatures, mostly in English and Chinese.
+//! Phrases that mail programs write around quotations, forwarded mail and signatures.
 
 /// Texts between dashes above a quoted mail.
 const ORIGINALS: &[&str] = &[
@@ -14,6 +14,15 @@ const ORIGINALS: &[&str] = &[
     "回复邮件信息",
     "原始郵件",
     "原始訊息",
+    "ursprüngliche nachricht",
+    "originalnachricht",
+    "message d'origine",
+    "mensaje original",
+    "messaggio originale",
+    "mensagem original",
+    "oorspronkelijk bericht",
+    "исходное сообщение",
+    "元のメッセージ",
 ];
 /// Beginnings of texts between dashes above a forwarded mail.
 const FORWARDS: &[&str] = &[
@@ -28,13 +37,53 @@ const FORWARDS: &[&str] = &[
     "轉寄郵件",
     "轉寄的郵件",
     "转发信件",
+    "weitergeleitete nachricht",
+    "message transféré",
+    "mensaje reenviado",
+    "messaggio inoltrato",
+    "mensagem encaminhada",
+    "mensagem reencaminhada",
+    "doorgestuurd bericht",
+    "перенаправленное сообщение",
+    "пересылаемое сообщение",
+    "転送メッセージ",
 ];
 /// Lines above a forwarded mail.
-const FORWARD_LINES: &[&str] =
-    &["begin forwarded message", "下面是被转发的邮件", "以下是转发的邮件", "以下是轉寄的郵件", "开始转发邮件"];
+const FORWARD_LINES: &[&str] = &[
+    "begin forwarded message",
+    "下面是被转发的邮件",
+    "以下是转发的邮件",
+    "以下是轉寄的郵件",
+    "开始转发邮件",
+    "anfang der weitergeleiteten nachricht",
+    "début du message transféré",
+    "début du message réexpédié",
+    "inicio del mensaje reenviado",
+    "inizio messaggio inoltrato",
+    "início da mensagem encaminhada",
+    "início da mensagem reencaminhada",
+    "begin doorgestuurd bericht",
+    "начало переадресованного сообщения",
+    "転送されたメッセージ",
+];
 /// Header fields that programs repeat above a quoted mail.
-const FROM: &[&str] = &["from", "发件人", "寄件人", "寄件者", "von", "de"];
-const SUBJECT: &[&str] = &["subject", "主题", "主旨", "标题", "betreff", "objet"];
+const FROM: &[&str] =
+    &["from", "发件人", "寄件人", "寄件者", "von", "de", "da", "van", "от", "отправитель", "差出人", "送信者"];
+const SUBJECT: &[&str] = &[
+    "subject",
+    "主题",
+    "主旨",
+    "标题",
+    "betreff",
+    "objet",
+    "sujet",
+    "asunto",
+    "oggetto",
+    "assunto",
+    "onderwerp",
+    "тема",
+    "件名",
+];
 const OTHERS: &[&str] = &[
     "sent",
     "date",
@@ -52,11 +101,50 @@ const OTHERS: &[&str] = &[
     "收件者",
     "副本",
     "gesendet",
+    "datum",
     "an",
     "envoyé",
     "à",
+    "pour",
+    "enviado",
+    "enviadoel",
+    "enviadoem",
+    "enviadaem",
+    "fecha",
+    "data",
+    "para",
+    "inviato",
+    "a",
+    "verzonden",
+    "aan",
+    "отправлено",
+    "дата",
+    "кому",
+    "送信日時",
+    "日時",
+    "宛先",
 ];
-const WROTE: &[&str] = &["wrote:", "wrote：", "writes:", "写道：", "写道:", "寫道：", "寫道:", "写到：", "写到:"];
+const WROTE: &[&str] = &[
+    "wrote:",
+    "wrote：",
+    "writes:",
+    "写道：",
+    "写道:",
+    "寫道：",
+    "寫道:",
+    "写到：",
+    "写到:",
+    "a écrit:",
+    "a écrit :",
+    "a écrit\u{a0}:",
+    "escribió:",
+    "ha scritto:",
+    "escreveu:",
+    "schreef:",
+    "написал:",
+    "написал(а):",
+    "пишет:",
+];
 /// Beginnings of footers of mobile mail programs.
 const FOOTERS: &[&str] = &[
     "sent from my ",
@@ -189,16 +277,28 @@ pub fn is_rule(line: &str) -> bool {
     line.len() >= 3 && line.chars().all(|c| "-_=*—".contains(c))
 }
 
-/// Returns true if the lines begin with the header fields of a quoted mail as Outlook writes them: From, Subject and one
-/// more. Other texts with From and To, such as an itinerary, have no Subject.
+/// Returns true if the lines begin with the header fields of a quoted mail: From, Subject and one more, or fields of another
+/// language. Other texts with From and To, such as an itinerary, have no Subject.
 pub fn is_field_block(lines: &[&str]) -> bool {
-    const MAX_LINES: usize = 14;
-    let is_one = |line: &&str, names: &[&str]| field_name(line).is_some_and(|name| names.contains(&name.as_str()));
-    let Some((first, others)) = lines.split_first() else { return false };
-    let others = &others[..others.len().min(MAX_LINES)];
-    is_one(first, FROM)
-        && others.iter().any(|line| is_one(line, SUBJECT))
-        && others.iter().any(|line| is_one(line, OTHERS))
+    const MAX_LINES: usize = 15;
+    let lines = &lines[..lines.len().min(MAX_LINES)];
+    let names: Vec<Option<String>> = lines.iter().map(|line| field_name(line)).collect();
+    let block = names.iter().take_while(|name| name.is_some()).count();
+    let has = |count: usize, known: &[&str]| names[..count].iter().flatten().any(|name| known.contains(&name.as_str()));
+    // Outlook writes From first, and may wrap the fields; other programs begin with another field.
+    let count = if has(block.min(1), FROM) { names.len() } else { block };
+    (has(count, FROM) && has(count, SUBJECT) && has(count, OTHERS)) || is_unknown_block(&lines[..block])
+}
+
+/// Returns true if these fields look like a quoted mail's in any language: four or more, the first a person with an address,
+/// and another one with a number, as each date has.
+fn is_unknown_block(fields: &[&str]) -> bool {
+    let is_person = |line: &str| {
+        let inner = line.split_once('<').and_then(|(_, rest)| rest.split_once('>'));
+        inner.is_some_and(|(address, _)| address.contains('@') && !address.contains(char::is_whitespace))
+    };
+    let is_dated = |line: &str| !line.contains('@') && line.contains(|c: char| c.is_ascii_digit());
+    fields.len() >= 4 && is_person(fields[0]) && fields.iter().any(|line| is_dated(line))
 }
 
 /// Parses the introduction of a quotation, such as "On …, … wrote:". Returns the number of its lines, and whether the match is certain.
@@ -259,5 +359,6 @@ fn field_name(line: &str) -> Option<String> {
     let line = line.trim_start_matches(|c: char| "*_|".contains(c) || c.is_whitespace());
     let end = line.find([':', '：', '|'])?;
     let name: String = line[..end].chars().filter(|c| !c.is_whitespace() && !"*_".contains(*c)).collect();
-    (name.len() <= MAX_NAME).then(|| name.to_lowercase())
+    let is_name = !name.is_empty() && name.len() <= MAX_NAME && name.chars().all(|c| c.is_alphabetic() || c == '-');
+    is_name.then(|| name.to_lowercase())
 }

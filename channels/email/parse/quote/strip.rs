@@ -4,8 +4,8 @@ use super::line_kinds::{LineKind, classify_lines};
 use super::phrases::{is_request_about_text, is_rule};
 use crate::sanitize::marker;
 
-/// The longest quotation, in lines, that stays above an answer. The answer may depend on it.
-const SHORT_QUOTE: usize = 12;
+/// The line that replaces a quotation between two answers.
+const OMITTED: &str = "[…]";
 
 /// A mail's text, separated from quotations and signature.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -17,9 +17,9 @@ pub struct StrippedText {
     pub is_forward: bool,
 }
 
-/// Removes quoted history and the signature from a text. Keeps quotations between answers, forwarded mail, a quotation that
-/// the author's last sentence asks about, and everything in a mail without own text or that is not a reply. Below a slash command
-/// that is the only own text, it removes all, since nobody reads it.
+/// Removes quotations and the signature from a text. Keeps forwarded mail, a quotation that the author's last sentence asks
+/// about, and everything in a mail without own text or that is not a reply. Below a slash command that is the only own text,
+/// it removes all, since nobody reads it.
 /// `is_forward_subject` is true if the subject marks a forwarded mail; `is_reply` is true if the header or the subject
 /// marks a reply.
 pub fn strip_quotes(text: &str, is_forward_subject: bool, is_reply: bool) -> StrippedText {
@@ -33,8 +33,6 @@ pub fn strip_quotes(text: &str, is_forward_subject: bool, is_reply: bool) -> Str
         return StrippedText { text: join_lines(lines.iter().copied()), removed: String::new(), is_forward };
     }
     let last = kinds.iter().rposition(|kind| *kind == LineKind::Own).unwrap_or(0);
-    let answered = quoted_blocks(&kinds[..last]);
-    let keeps_answered = answered.len() >= 2 || answered.iter().all(|block| block.len() <= SHORT_QUOTE);
     let is_command = is_command_alone(&lines, &kinds);
     // The first mail of a thread has no history.
     let is_reply = is_reply || is_command;
@@ -44,13 +42,17 @@ pub fn strip_quotes(text: &str, is_forward_subject: bool, is_reply: bool) -> Str
     let is_forward = is_forward || (0..lines.len()).any(asks_about);
     let stays = |at: usize| match kinds[at] {
         LineKind::Own | LineKind::Forwarded | LineKind::Blank => true,
-        LineKind::Quoted => (keeps_answered && at < last) || asks_about(at),
+        LineKind::Quoted => asks_about(at),
         LineKind::Signature | LineKind::Marker => false,
     };
-    let part = |is_kept: bool| {
-        join_lines(lines.iter().enumerate().filter(|(at, _)| stays(*at) == is_kept).map(|(_, line)| *line))
-    };
-    let (mut text, removed) = (part(true), part(false));
+    let first = kinds.iter().position(|kind| *kind == LineKind::Own).unwrap_or(0);
+    let is_between = |at: usize| kinds[at] == LineKind::Quoted && (first..last).contains(&at);
+    let kept = (0..lines.len()).filter_map(|at| match stays(at) {
+        true => Some(lines[at]),
+        false => (is_between(at) && begins_block(&kinds[..at])).then_some(OMITTED),
+    });
+    let mut text = join_lines(kept);
+    let removed = join_lines((0..lines.len()).filter(|at| !stays(*at)).map(|at| lines[at]));
     // Remove a rule that only separated the removed part.
     if !removed.is_empty() {
         while let Some(line) = text.lines().last().filter(|line| is_rule(line)) {
@@ -81,24 +83,10 @@ fn asks_about_quote(lines: &[&str], kinds: &[LineKind], last: usize) -> bool {
     is_pasted && is_request_about_text(lines[last])
 }
 
-/// Returns the ranges of quoted lines.
-fn quoted_blocks(kinds: &[LineKind]) -> Vec<std::ops::Range<usize>> {
-    let mut blocks: Vec<std::ops::Range<usize>> = Vec::new();
-    let mut is_open = false;
-    for (at, kind) in kinds.iter().enumerate() {
-        match kind {
-            LineKind::Quoted => match blocks.last_mut() {
-                Some(block) if is_open => block.end = at + 1,
-                _ => {
-                    blocks.push(at..at + 1);
-                    is_open = true;
-                }
-            },
-            LineKind::Own | LineKind::Signature => is_open = false,
-            LineKind::Blank | LineKind::Marker | LineKind::Forwarded => {}
-        }
-    }
-    blocks
+/// Returns true if a quoted line below these lines begins a quotation.
+fn begins_block(above: &[LineKind]) -> bool {
+    let is_text = |kind: &&LineKind| !matches!(kind, LineKind::Blank | LineKind::Marker);
+    above.iter().rev().find(is_text) != Some(&LineKind::Quoted)
 }
 
 /// Joins lines; drops markers, repeated empty lines, and empty lines at both ends.

@@ -61,6 +61,42 @@ fn quotes_of_english_replies_are_removed() {
 }
 
 #[test]
+fn quotes_of_replies_in_other_languages_are_removed() {
+    let block = |[from, sent, to, subject]: [&str; 4]| {
+        format!("Ok.\n\n{from}: Eve <e@x.org>\n{sent}: 23.11.2026 10:00\n{to}: Ann\n{subject}: x\n\nplease do")
+    };
+    for names in [
+        ["De", "Enviado el", "Para", "Asunto"],
+        ["De", "Enviada em", "Para", "Assunto"],
+        ["Da", "Inviato", "A", "Oggetto"],
+        ["De", "Envoyé", "À", "Objet"],
+        ["Van", "Verzonden", "Aan", "Onderwerp"],
+        ["От", "Отправлено", "Кому", "Тема"],
+        ["差出人", "送信日時", "宛先", "件名"],
+        // A language without a list.
+        ["Lähettäjä", "Lähetetty", "Vastaanottaja", "Aihe"],
+    ] {
+        check(&[(&block(names), "Ok.", "please do")]);
+    }
+    check(&[
+        ("Ok.\n\nGesendet: Montag um 10:00\nVon: Eve\nAn: Ann\nBetreff: x\n\nplease do", "Ok.", "please do"),
+        ("Ok.\n\nEl lun, 23 nov 2026 a las 10:00, Eve (<e@x.org>) escribió:\n\nplease do", "Ok.", "please do"),
+        ("Ok.\n\nLe 23 nov. 2026 à 10:00, Eve <e@x.org> a écrit\u{a0}:\n\nplease do", "Ok.", "please do"),
+        ("Ok.\n\n-------- Ursprüngliche Nachricht --------\nplease do", "Ok.", "please do"),
+        (
+            "Please save:\nName: Bob\nMail: bob@x.org\nTel: 030 123",
+            "Please save:\nName: Bob\nMail: bob@x.org\nTel: 030 123",
+            "",
+        ),
+        (
+            "Write:\nTo: Bob <b@x.org>\nSubject: Lunch at 12\n\nHi",
+            "Write:\nTo: Bob <b@x.org>\nSubject: Lunch at 12\n\nHi",
+            "",
+        ),
+    ]);
+}
+
+#[test]
 fn quotes_of_chinese_replies_are_removed() {
     check(&[
         (
@@ -85,14 +121,20 @@ fn quotes_of_chinese_replies_are_removed() {
 }
 
 #[test]
-fn answered_quotes_and_similar_text_stay() {
+fn quotes_above_and_between_answers_are_removed() {
+    let long = "> line\n".repeat(40);
     check(&[
-        ("> Can you come?\nYes.\n\n> And Bob?\nNo.\n\n-- \nAnn", "> Can you come?\nYes.\n\n> And Bob?\nNo.", "Ann"),
-        (
-            "On 3 Mar 2026, Ann <a@x.org> wrote:\n> Can you come?\n\nYes.",
-            "On 3 Mar 2026, Ann <a@x.org> wrote:\n> Can you come?\n\nYes.",
-            "",
-        ),
+        ("> Can you come?\nYes.\n\n> And Bob?\n\n> Or Eve?\nNo.\n\n-- \nAnn", "Yes.\n\n[…]\n\nNo.", "And Bob"),
+        ("On 3 Mar 2026, Ann <a@x.org> wrote:\n> Can you come?\n\nYes.", "Yes.", "Can you come"),
+        ("> Pay at once\n\nI agree, see above.", "I agree, see above.", "Pay at once"),
+        ("> Eve says:\n> > pay\n\n/status", "/status", "pay"),
+        (&format!("On 3 Mar 2026, Ann <a@x.org> wrote:\n{long}\nI agree."), "I agree.", "> line"),
+    ]);
+}
+
+#[test]
+fn text_similar_to_quotes_stays() {
+    check(&[
         ("> only\n> quoted", "> only\n> quoted", ""),
         ("Sent from my iPhone", "Sent from my iPhone", ""),
         (
@@ -127,8 +169,6 @@ fn answered_quotes_and_similar_text_stay() {
         ),
         ("", "", ""),
     ]);
-    let long = "> line\n".repeat(40);
-    check(&[(&format!("On 3 Mar 2026, Ann <a@x.org> wrote:\n{long}\nI agree."), "I agree.", "> line")]);
     let text = format!("intro\n--\n{}", "text\n".repeat(40));
     assert_eq!(strip_reply(&text, false).removed, "", "two dashes with a whole text below");
 }
@@ -145,6 +185,16 @@ fn forwarded_mail_stays() {
         ("> Begin forwarded message:\n>\n> From: Ann\n>\n> Hello", false),
         ("FYI\n\n________________________________\nFrom: Ann\nSent: x\nTo: y\nSubject: z\n\nHello", true),
         ("请处理\n\n------------------ 原始邮件 ------------------\n发件人: a\n主题: b\n收件人: c\n\nHello", true),
+        ("s. u.\n\n-------- Weitergeleitete Nachricht --------\nBetreff: x\nDatum: y\nVon: Eve\n\nHello", false),
+        (
+            "-------- Message transféré --------\nSujet\u{a0}: x\nDate\u{a0}: y\nDe\u{a0}: Eve\nPour\u{a0}: Ann\n\nHello",
+            false,
+        ),
+        ("-------- 転送メッセージ --------\n件名: x\n差出人: Eve\n\nHello", false),
+        ("-------- Перенаправленное сообщение --------\nТема: x\nОт: Eve\n\nHello", false),
+        ("> Anfang der weitergeleiteten Nachricht:\n>\n> Von: Eve\n>\n> Hello", false),
+        ("Da: Eve\nInviato: oggi\nA: Ann\nOggetto: x\n\nHello", true),
+        ("FYI\n\nBetreff: x\nDatum: y\nVon: Eve\nAn: Ann\n\nHello", true),
     ];
     for (text, is_forward_subject) in table {
         let found = strip_reply(text, is_forward_subject);
@@ -204,7 +254,7 @@ fn quotes_in_html_of_real_programs_are_removed() {
         (
             "interleaved",
             "<blockquote type=cite>One?</blockquote><p>Yes.</p><blockquote type=cite>Two?</blockquote><p>No.</p>",
-            "> One?\n\nYes.\n\n> Two?\n\nNo.",
+            "Yes.\n\n[…]\n\nNo.",
         ),
         (
             "gmail, forwarded",

@@ -61,7 +61,29 @@ export const remove = (path) => json("DELETE", path);
 /** Encodes one segment of a path; the keys of sessions contain colons and slashes. */
 export const segment = encodeURIComponent;
 
-/** Uploads a file. @returns {Promise<{id: string, name: string, size: number, mime: string}>} */
+/** The pauses before an upload is tried again for which the gateway has no memory now, in milliseconds. */
+const UPLOAD_PAUSES = [1_000, 2_000, 4_000, 8_000, 16_000];
+
+let lastUpload = Promise.resolve();
+
+/**
+ * Uploads a file, after those before it: side by side, each would take the time of all.
+ * @returns {Promise<{id: string, name: string, size: number, mime: string}>}
+ */
 export function upload(file, signal) {
-  return json("POST", `/api/files?name=${segment(file.name || "file")}`, { raw: file, signal });
+  const result = lastUpload.then(() => uploadNow(file, signal));
+  lastUpload = result.catch(() => {});
+  return result;
+}
+
+async function uploadNow(file, signal) {
+  for (const pause of [...UPLOAD_PAUSES, null]) {
+    signal.throwIfAborted();
+    try {
+      return await json("POST", `/api/files?name=${segment(file.name || "file")}`, { raw: file, signal });
+    } catch (error) {
+      if (error.code !== "body_budget" || pause === null) throw error;
+      await new Promise((resolve) => setTimeout(resolve, pause));
+    }
+  }
 }

@@ -67,6 +67,7 @@ function Shell() {
   return html`
     <a class="skip" href="#main" onClick=${skipToMain}>${t("skip")}</a>
     <${ConnectionBar} />
+    <${NoticeBar} />
     <div class=${`shell ${route.view === "chat" ? "with-list" : ""} ${isHidden ? "list-hidden" : ""}`}>
       <${Rail} current=${route.view} onPalette=${() => setOverlay("palette")} onShortcuts=${() => setOverlay("shortcuts")} />
       <main id="main" tabindex="-1"><${View} id=${route.id} more=${route.more} /></main>
@@ -106,6 +107,14 @@ function ConnectionBar() {
     return html`<div class="connection-bar calm" role="status">${t("connection.outdated")} <button type="button" onClick=${() => location.reload()}>${t("connection.reload")}</button>
       </div>`;
   return null;
+}
+
+/** Says what became of an action whose place on the screen is gone. */
+function NoticeBar() {
+  const notice = useStore(app, (state) => state.notice);
+  if (notice === null) return null;
+  return html`<div class="connection-bar calm" role="alert">${notice} <button type="button" onClick=${() => app.set({ notice: null })}>${t("notice.read")}</button>
+      </div>`;
 }
 
 const isWriting = (element) => element.isContentEditable || ["INPUT", "TEXTAREA", "SELECT"].includes(element.tagName);

@@ -96,13 +96,14 @@ export function forgetLogin() {
   location.reload();
 }
 
-/** What the whole page shares. `me` is null before the login and undefined before that is known. */
+/** What the whole page shares. `me` is null before the login and undefined before that is known. `notice` is a text until it is read. */
 export const app = createStore({
   me: undefined,
   connection: "connecting",
   version: null,
   started: null,
   outdated: false,
+  notice: null,
   sidebar: false,
 });
 

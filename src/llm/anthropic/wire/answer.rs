@@ -1,7 +1,5 @@
 //! The answer, whole or as events. Every field may be missing or `null`; unknown fields are ignored.
 
-use std::borrow::Cow;
-
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 
@@ -13,73 +11,55 @@ const PING_LIMIT: usize = 200;
 /// One event of a stream, or an answer that is not streamed, which has the form of the message in `message_start`.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-pub(in crate::llm) struct WireEvent<'a> {
-    #[serde(rename = "type", borrow)]
-    pub kind: Cow<'a, str>,
+pub(in crate::llm) struct WireEvent {
+    #[serde(rename = "type")]
+    pub kind: String,
     /// The index of the block that the event belongs to.
     pub index: Option<u64>,
-    #[serde(borrow)]
-    pub message: Option<AnthropicWireMessage<'a>>,
-    #[serde(borrow)]
-    pub content_block: Option<WireBlock<'a>>,
-    #[serde(borrow)]
-    pub delta: Option<WireDelta<'a>>,
+    pub message: Option<AnthropicWireMessage>,
+    pub content_block: Option<WireBlock>,
+    pub delta: Option<WireDelta>,
     pub usage: Option<Count>,
     pub error: Value,
     /// The model, in an answer that is not streamed.
-    #[serde(borrow)]
-    pub model: Option<Cow<'a, str>>,
-    #[serde(borrow)]
-    pub content: Option<Vec<WireBlock<'a>>>,
-    #[serde(borrow)]
-    pub stop_reason: Option<Cow<'a, str>>,
+    pub model: Option<String>,
+    pub content: Option<Vec<WireBlock>>,
+    pub stop_reason: Option<String>,
     pub stop_details: Option<StopDetails>,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-pub(in crate::llm) struct AnthropicWireMessage<'a> {
-    #[serde(borrow)]
-    pub model: Option<Cow<'a, str>>,
+pub(in crate::llm) struct AnthropicWireMessage {
+    pub model: Option<String>,
     pub usage: Option<Count>,
 }
 
 /// A block, whole or at its beginning.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-pub(in crate::llm) struct WireBlock<'a> {
-    #[serde(rename = "type", borrow)]
-    pub kind: Cow<'a, str>,
-    #[serde(borrow)]
-    pub text: Option<Cow<'a, str>>,
-    #[serde(borrow)]
-    pub thinking: Option<Cow<'a, str>>,
-    #[serde(borrow)]
-    pub signature: Option<Cow<'a, str>>,
+pub(in crate::llm) struct WireBlock {
+    #[serde(rename = "type")]
+    pub kind: String,
+    pub text: Option<String>,
+    pub thinking: Option<String>,
+    pub signature: Option<String>,
     /// The data of a `redacted_thinking` block.
-    #[serde(borrow)]
-    pub data: Option<Cow<'a, str>>,
-    #[serde(borrow)]
-    pub id: Option<Cow<'a, str>>,
-    #[serde(borrow)]
-    pub name: Option<Cow<'a, str>>,
+    pub data: Option<String>,
+    pub id: Option<String>,
+    pub name: Option<String>,
     pub input: Option<Map<String, Value>>,
 }
 
 /// A piece of a block, or in `message_delta` the end of the message.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-pub(in crate::llm) struct WireDelta<'a> {
-    #[serde(borrow)]
-    pub text: Option<Cow<'a, str>>,
-    #[serde(borrow)]
-    pub thinking: Option<Cow<'a, str>>,
-    #[serde(borrow)]
-    pub signature: Option<Cow<'a, str>>,
-    #[serde(borrow)]
-    pub partial_json: Option<Cow<'a, str>>,
-    #[serde(borrow)]
-    pub stop_reason: Option<Cow<'a, str>>,
+pub(in crate::llm) struct WireDelta {
+    pub text: Option<String>,
+    pub thinking: Option<String>,
+    pub signature: Option<String>,
+    pub partial_json: Option<String>,
+    pub stop_reason: Option<String>,
     pub stop_details: Option<StopDetails>,
 }
 
@@ -119,14 +99,14 @@ fn token_count<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct Head<'a> {
-    #[serde(rename = "type", borrow)]
-    kind: Cow<'a, str>,
+struct Head {
+    #[serde(rename = "type")]
+    kind: String,
 }
 
 /// Returns true if an event is a ping, which has no content.
 pub(in crate::llm) fn is_ping(piece: &str) -> bool {
-    piece.len() <= PING_LIMIT && serde_json::from_str::<Head<'_>>(piece).is_ok_and(|head| head.kind == "ping")
+    piece.len() <= PING_LIMIT && serde_json::from_str::<Head>(piece).is_ok_and(|head| head.kind == "ping")
 }
 
 /// Returns true if an event that cannot be read is of an unknown type.
@@ -143,5 +123,5 @@ pub(in crate::llm) fn is_unknown(piece: &str) -> bool {
         "ping",
         "error",
     ];
-    serde_json::from_str::<Head<'_>>(piece).is_ok_and(|head| !KNOWN.contains(&head.kind.as_ref()))
+    serde_json::from_str::<Head>(piece).is_ok_and(|head| !KNOWN.contains(&head.kind.as_str()))
 }

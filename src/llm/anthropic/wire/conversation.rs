@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 
 use crate::chat::{ChatMessage, ImageRef, Reasoning, ToolCall};
-use crate::llm::remote::ToolNames;
+use crate::llm::remote::{ToolNames, numbered_name};
 use crate::llm::{Image, Images};
 
 /// The user's message at the beginning of a conversation that begins with the assistant, and at the end of one that ends with
@@ -94,7 +94,7 @@ impl<'a> AnthropicConversation<'a> {
     /// Converts messages. `images` are the images that are sent; `provider` is the provider that gets its own reasoning back.
     pub(super) fn new(messages: &'a [ChatMessage], images: &'a Images, names: &'a ToolNames, provider: &str) -> Self {
         let mut made = Self { messages: Vec::new(), newest: 0 };
-        let mut ids = SentCallIds::default();
+        let mut used = HashSet::new();
         let mut rest = messages;
         while let [message, after @ ..] = rest {
             rest = after;
@@ -102,7 +102,7 @@ impl<'a> AnthropicConversation<'a> {
                 ChatMessage::User { content, images: wanted } => made.add_user(content, wanted, images),
                 ChatMessage::Assistant { content, reasoning, tool_calls } => {
                     let thoughts = reasoning.as_ref().filter(|reasoning| reasoning.provider == provider);
-                    let sent: Vec<_> = tool_calls.iter().map(|call| ids.next(&call.id)).collect();
+                    let sent: Vec<_> = tool_calls.iter().map(|call| next_call_id(&mut used, &call.id)).collect();
                     made.add_assistant(content, thoughts, tool_calls, &sent, names);
                     if !tool_calls.is_empty() {
                         let until = rest.iter().position(|next| matches!(next, ChatMessage::Assistant { .. }));
@@ -135,10 +135,6 @@ impl<'a> AnthropicConversation<'a> {
         for message in &mut self.messages {
             message.content.retain(|block| !matches!(block, SentBlock::Reasoning(_)));
         }
-    }
-
-    pub(super) fn has_calls(&self) -> bool {
-        self.messages.iter().any(AnthropicMessage::has_results)
     }
 
     /// Returns the names of all tools that were called, each once, in order.
@@ -256,25 +252,11 @@ fn result(message: &ChatMessage) -> Option<(&str, &str)> {
     }
 }
 
-/// The ids of calls in the conversation so far. The service accepts ids of the form `^[a-zA-Z0-9_-]+$`, each once in a whole
-/// conversation, while other services reuse ids from answer to answer.
-#[derive(Default)]
-struct SentCallIds {
-    used: HashSet<String>,
-}
-
-impl SentCallIds {
-    /// Returns the id of the next call of the conversation. The id does not depend on later messages.
-    fn next(&mut self, id: &str) -> String {
-        let wanted = cleaned(id);
-        let mut sent = wanted.clone();
-        let mut number = 2;
-        while !self.used.insert(sent.clone()) {
-            sent = format!("{wanted}_{number}");
-            number += 1;
-        }
-        sent
-    }
+/// Returns the id of the next call of a conversation; `used` holds the ids of those before, so that the id does not depend on
+/// later messages. The service accepts ids of the form `^[a-zA-Z0-9_-]+$`, each once in a whole conversation, while other
+/// services reuse ids from answer to answer.
+fn next_call_id(used: &mut HashSet<String>, id: &str) -> String {
+    numbered_name(&cleaned(id), |sent| !used.insert(sent.to_owned()))
 }
 
 fn cleaned(id: &str) -> String {
@@ -291,9 +273,9 @@ mod tests {
 
     #[test]
     fn ids_are_clean_and_unique() {
-        let mut ids = SentCallIds::default();
+        let mut used = HashSet::new();
         let long = "x".repeat(65);
-        let sent: Vec<_> = ["a", "a", "a_2", "a", "b.c", "b c", "", &long].map(|id| ids.next(id)).into();
+        let sent: Vec<_> = ["a", "a", "a_2", "a", "b.c", "b c", "", &long].map(|id| next_call_id(&mut used, id)).into();
         assert_eq!(sent[..4], ["a", "a_2", "a_2_2", "a_3"]);
         assert!(sent[4..].iter().all(|id| id.starts_with("toolu_") && id.len() == 30), "{sent:?}");
         assert_eq!(sent.iter().collect::<HashSet<_>>().len(), sent.len());

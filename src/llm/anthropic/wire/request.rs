@@ -107,9 +107,9 @@ impl<'a> AnthropicRequest<'a> {
         conversation.mark_for_cache();
         let mut tool_choice = None;
         // The service accepts earlier calls only together with definitions of their tools.
-        if tools.is_none() && conversation.has_calls() {
-            let gone = conversation.called().into_iter().map(gone_tool).collect();
-            tools = Some(SerializedTools::new(&marked(gone))?);
+        let gone = if tools.is_none() { conversation.called() } else { Vec::new() };
+        if !gone.is_empty() {
+            tools = Some(SerializedTools::new(&marked(gone.into_iter().map(gone_tool).collect()))?);
             tool_choice = Some(ToolChoice::None);
         }
         let temperature = request.temperature.filter(|_| thinking.is_none() && options.learned.takes_temperature);

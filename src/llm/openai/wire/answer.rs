@@ -1,205 +1,105 @@
 //! The answer, whole or in pieces. Every field may be missing, `null` or of another type; unknown fields are ignored.
 
-use std::borrow::Cow;
-use std::fmt;
-
-use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::de::{Error, Unexpected};
+use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
 /// A whole answer, or one piece of a stream.
-#[derive(Debug, Default, serde::Deserialize)]
+#[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-pub(in crate::llm) struct WireAnswer<'a> {
-    #[serde(borrow)]
-    pub model: Text<'a>,
-    #[serde(borrow)]
-    pub choices: Option<Vec<WireChoice<'a>>>,
+pub(in crate::llm) struct WireAnswer {
+    #[serde(deserialize_with = "text")]
+    pub model: String,
+    pub choices: Option<Vec<WireChoice>>,
     pub usage: Value,
     pub error: Value,
     /// The type of the object. An old vLLM answers an error with `error` here.
-    #[serde(borrow)]
-    pub object: Text<'a>,
+    #[serde(deserialize_with = "text")]
+    pub object: String,
 }
 
-#[derive(Debug, Default, serde::Deserialize)]
+#[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-pub(in crate::llm) struct WireChoice<'a> {
+pub(in crate::llm) struct WireChoice {
     pub index: Value,
     /// The message part in a piece of a stream.
-    #[serde(borrow)]
-    pub delta: Option<OpenaiWireMessage<'a>>,
+    pub delta: Option<OpenaiWireMessage>,
     /// The message in an answer that is not streamed.
-    #[serde(borrow)]
-    pub message: Option<OpenaiWireMessage<'a>>,
-    #[serde(borrow)]
-    pub finish_reason: Text<'a>,
+    pub message: Option<OpenaiWireMessage>,
+    #[serde(deserialize_with = "text")]
+    pub finish_reason: String,
     /// The token count of Moonshot, which sends it here.
     pub usage: Value,
 }
 
-#[derive(Debug, Default, serde::Deserialize)]
+#[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-pub(in crate::llm) struct OpenaiWireMessage<'a> {
-    #[serde(borrow)]
-    pub content: Text<'a>,
-    #[serde(borrow)]
-    pub refusal: Text<'a>,
-    #[serde(borrow)]
-    pub reasoning_content: Text<'a>,
-    #[serde(borrow)]
-    pub reasoning: Text<'a>,
+pub(in crate::llm) struct OpenaiWireMessage {
+    #[serde(deserialize_with = "text")]
+    pub content: String,
+    #[serde(deserialize_with = "text")]
+    pub refusal: String,
+    #[serde(deserialize_with = "text")]
+    pub reasoning_content: String,
+    #[serde(deserialize_with = "text")]
+    pub reasoning: String,
     /// OpenRouter's blocks of reasoning, which must be sent back unchanged.
     pub reasoning_details: Value,
-    #[serde(borrow)]
-    pub tool_calls: Option<Vec<WireCall<'a>>>,
+    pub tool_calls: Option<Vec<WireCall>>,
     /// The only call of an answer, from servers whose protocol has functions and no tools.
-    #[serde(borrow)]
-    pub function_call: Option<WireFunction<'a>>,
+    pub function_call: Option<WireFunction>,
 }
 
-#[derive(Debug, Default, serde::Deserialize)]
+#[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-pub(in crate::llm) struct WireCall<'a> {
+pub(in crate::llm) struct WireCall {
     pub index: Value,
-    #[serde(borrow)]
-    pub id: Text<'a>,
-    #[serde(borrow)]
-    pub function: Option<WireFunction<'a>>,
+    #[serde(deserialize_with = "text")]
+    pub id: String,
+    pub function: Option<WireFunction>,
     /// Gemini's signature of its reasoning, which must be sent back unchanged.
     pub extra_content: Value,
 }
 
-#[derive(Debug, Default, serde::Deserialize)]
+#[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-pub(in crate::llm) struct WireFunction<'a> {
-    #[serde(borrow)]
-    pub name: Text<'a>,
-    #[serde(borrow)]
-    pub arguments: Arguments<'a>,
+pub(in crate::llm) struct WireFunction {
+    #[serde(deserialize_with = "text")]
+    pub name: String,
+    #[serde(deserialize_with = "arguments")]
+    pub arguments: String,
 }
 
-/// A text, borrowed if it has no escapes. Content parts are joined; `null` and other types are empty.
-#[derive(Debug, Default, PartialEq)]
-pub(in crate::llm) struct Text<'a>(Cow<'a, str>);
-
-impl Text<'_> {
-    pub(in crate::llm) fn as_str(&self) -> &str {
-        &self.0
-    }
-
-    pub(in crate::llm) fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-}
-
-/// The arguments of a call: a text, or the object itself if a service sends that.
-#[derive(Debug, Default, PartialEq)]
-pub(in crate::llm) struct Arguments<'a>(Cow<'a, str>);
-
-impl Arguments<'_> {
-    pub(in crate::llm) fn as_str(&self) -> &str {
-        &self.0
-    }
-}
-
-#[derive(Default, serde::Deserialize)]
+#[derive(Default, Deserialize)]
 #[serde(default)]
-struct WirePart<'a> {
-    #[serde(rename = "type", borrow)]
-    kind: Text<'a>,
-    #[serde(borrow)]
-    text: Text<'a>,
+struct WirePart {
+    #[serde(rename = "type", deserialize_with = "text")]
+    kind: String,
+    #[serde(deserialize_with = "text")]
+    text: String,
 }
 
-impl<'de: 'a, 'a> Deserialize<'de> for Text<'a> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(TextVisitor).map(Text)
-    }
-}
-
-impl<'de: 'a, 'a> Deserialize<'de> for Arguments<'a> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(ArgumentsVisitor).map(Arguments)
-    }
-}
-
-struct TextVisitor;
-
-impl<'de> Visitor<'de> for TextVisitor {
-    type Value = Cow<'de, str>;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a text")
-    }
-
-    fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Self::Value, E> {
-        Ok(Cow::Borrowed(text))
-    }
-
-    fn visit_str<E>(self, text: &str) -> Result<Self::Value, E> {
-        Ok(Cow::Owned(text.to_owned()))
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut parts: A) -> Result<Self::Value, A::Error> {
-        let mut joined = String::new();
-        while let Some(part) = parts.next_element::<WirePart<'de>>()? {
-            if matches!(part.kind.as_str(), "" | "text" | "output_text") {
-                joined.push_str(part.text.as_str());
-            }
+/// Reads a text. Content parts are joined; `null` and other types are empty.
+fn text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
+    Ok(match Value::deserialize(deserializer)? {
+        Value::String(text) => text,
+        Value::Number(number) => number.to_string(),
+        parts @ Value::Array(_) => {
+            let parts = Vec::<WirePart>::deserialize(parts).map_err(D::Error::custom)?.into_iter();
+            let shown = parts.filter(|part| matches!(part.kind.as_str(), "" | "text" | "output_text"));
+            shown.map(|part| part.text).collect()
         }
-        Ok(Cow::Owned(joined))
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-        while map.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
-        Ok(Cow::Borrowed(""))
-    }
-
-    fn visit_unit<E>(self) -> Result<Self::Value, E> {
-        Ok(Cow::Borrowed(""))
-    }
-
-    fn visit_bool<E>(self, _: bool) -> Result<Self::Value, E> {
-        Ok(Cow::Borrowed(""))
-    }
-
-    fn visit_u64<E>(self, number: u64) -> Result<Self::Value, E> {
-        Ok(Cow::Owned(number.to_string()))
-    }
-
-    fn visit_i64<E>(self, number: i64) -> Result<Self::Value, E> {
-        Ok(Cow::Owned(number.to_string()))
-    }
-
-    fn visit_f64<E>(self, number: f64) -> Result<Self::Value, E> {
-        Ok(Cow::Owned(number.to_string()))
-    }
+        Value::Null | Value::Bool(_) | Value::Object(_) => String::new(),
+    })
 }
 
-struct ArgumentsVisitor;
-
-impl<'de> Visitor<'de> for ArgumentsVisitor {
-    type Value = Cow<'de, str>;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a text or an object")
-    }
-
-    fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Self::Value, E> {
-        Ok(Cow::Borrowed(text))
-    }
-
-    fn visit_str<E>(self, text: &str) -> Result<Self::Value, E> {
-        Ok(Cow::Owned(text.to_owned()))
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Self::Value, A::Error> {
-        let object = Value::deserialize(serde::de::value::MapAccessDeserializer::new(map))?;
-        Ok(Cow::Owned(object.to_string()))
-    }
-
-    fn visit_unit<E>(self) -> Result<Self::Value, E> {
-        Ok(Cow::Borrowed(""))
+/// Reads the arguments of a call: a text, or the object itself if a service sends that.
+fn arguments<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
+    match Value::deserialize(deserializer)? {
+        Value::String(text) => Ok(text),
+        object @ Value::Object(_) => Ok(object.to_string()),
+        Value::Null => Ok(String::new()),
+        _ => Err(D::Error::invalid_type(Unexpected::Other("a value of another type"), &"a text or an object")),
     }
 }
 
@@ -209,7 +109,7 @@ mod tests {
 
     #[test]
     fn texts_are_read_in_each_form() {
-        for (json, text) in [
+        for (json, expected) in [
             (r#""plain""#, "plain"),
             (r#""es\"caped\u4e16""#, "es\"caped世"),
             ("null", ""),
@@ -218,10 +118,10 @@ mod tests {
             (r#"{"a":[1,{"b":2}]}"#, ""),
             (r#"[{"type":"text","text":"a"},{"type":"image"},{"type":"thinking","text":"x"},{"text":"b"}]"#, "ab"),
         ] {
-            assert_eq!(serde_json::from_str::<Text<'_>>(json).unwrap().as_str(), text, "{json}");
+            assert_eq!(text(&mut serde_json::Deserializer::from_str(json)).unwrap(), expected, "{json}");
         }
-        for (json, text) in [(r#""{\"a\"""#, "{\"a\""), (r#"{"a": [1]}"#, r#"{"a":[1]}"#), ("null", "")] {
-            assert_eq!(serde_json::from_str::<Arguments<'_>>(json).unwrap().as_str(), text, "{json}");
+        for (json, expected) in [(r#""{\"a\"""#, "{\"a\""), (r#"{"a": [1]}"#, r#"{"a":[1]}"#), ("null", "")] {
+            assert_eq!(arguments(&mut serde_json::Deserializer::from_str(json)).unwrap(), expected, "{json}");
         }
     }
 
@@ -235,7 +135,7 @@ mod tests {
             r#"{"choices":[{"delta":{"content":null,"tool_calls":null,"reasoning":{"effort":1},"audio":{}}}]}"#,
             r#"{"choices":[{"delta":{"tool_calls":[{},{"function":null},{"index":null,"id":null}]}}]}"#,
         ] {
-            serde_json::from_str::<WireAnswer<'_>>(json).unwrap();
+            serde_json::from_str::<WireAnswer>(json).unwrap();
         }
     }
 }

@@ -2,8 +2,6 @@
 
 mod answer;
 mod request;
-mod sent;
 
 pub(super) use answer::{OpenaiWireMessage, WireAnswer, WireCall, WireFunction};
-pub(super) use request::{OpenaiRequest, definitions};
-pub(super) use sent::call_block;
+pub(super) use request::{OpenaiRequest, call_block, definitions};

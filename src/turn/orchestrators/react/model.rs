@@ -16,20 +16,12 @@ use crate::turn::orchestrators::text_form::as_text;
 
 /// Describes the tools to the model in the prompt and parses its calls from its text. Callers see calls and results as
 /// with any other model, so the journal, the limits and the session are the same.
-pub struct ReactModel {
-    inner: Arc<dyn Provider>,
-}
-
-impl ReactModel {
-    pub fn new(inner: Arc<dyn Provider>) -> Self {
-        Self { inner }
-    }
-}
+pub struct ReactModel(pub Arc<dyn Provider>);
 
 #[async_trait]
 impl Provider for ReactModel {
     fn name(&self) -> &str {
-        self.inner.name()
+        self.0.name()
     }
 
     fn takes_tools(&self, _: &str) -> bool {
@@ -37,7 +29,7 @@ impl Provider for ReactModel {
     }
 
     fn body(&self, request: &ChatRequest) -> Result<Vec<u8>, LlmError> {
-        self.inner.body(&to_react_request(request))
+        self.0.body(&to_react_request(request))
     }
 
     async fn chat(&self, request: &ChatRequest, sink: &dyn DeltaSink) -> Result<ChatResponse, LlmError> {
@@ -51,7 +43,7 @@ impl Provider for ReactModel {
         };
         let response = tokio::select! {
             biased;
-            response = self.inner.chat(&react_request, &watch) => response?,
+            response = self.0.chat(&react_request, &watch) => response?,
             // Everything that the model writes from here on is invented, so the request is dropped.
             () = watch.over.notified() => ChatResponse {
                 text: watch.state.lock().text.clone(),

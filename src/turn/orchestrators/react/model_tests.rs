@@ -82,7 +82,7 @@ async fn text_becomes_calls_and_an_answer_however_it_is_streamed() {
             ],
             size,
         );
-        let model = ReactModel::new(inner.clone());
+        let model = ReactModel(inner.clone());
         let seen = Seen::default();
         let mut asked = request(vec![ChatMessage::user("what does it say?")]);
         let first = model.chat(&asked, &seen).await.unwrap();
@@ -119,7 +119,7 @@ async fn thinking_that_the_template_opens_is_no_answer() {
     for size in [0, 3] {
         let inner = Scripted::new(&["I know it.\n</think>\n\nThought: Sure.\nFinal Answer: Hello."], size);
         let seen = Seen::default();
-        let response = ReactModel::new(inner).chat(&request(vec![ChatMessage::user("hi")]), &seen).await.unwrap();
+        let response = ReactModel(inner).chat(&request(vec![ChatMessage::user("hi")]), &seen).await.unwrap();
         assert_eq!((response.text.as_str(), seen.0.lock().as_str()), ("Hello.", "(Sure.)Hello."));
     }
 }
@@ -129,7 +129,7 @@ async fn a_made_up_observation_ends_the_request_at_once() {
     let text = "Action: read_file\nAction Input: a\nObservation: surely this";
     let inner = Arc::new(Scripted { endless: true, ..Arc::into_inner(Scripted::new(&[text], 3)).unwrap() });
     let seen = Seen::default();
-    let response = ReactModel::new(inner).chat(&request(vec![ChatMessage::user("read")]), &seen).await.unwrap();
+    let response = ReactModel(inner).chat(&request(vec![ChatMessage::user("read")]), &seen).await.unwrap();
     assert_eq!((response.tool_calls.len(), response.model.as_str()), (1, "small"));
     assert_eq!(*seen.0.lock(), "<read_file>");
 }
@@ -138,8 +138,7 @@ async fn a_made_up_observation_ends_the_request_at_once() {
 async fn an_answer_cut_by_the_content_filter_runs_no_calls() {
     let mut inner = Scripted::new(&["Thought: I read it.\nAction: read_file\nAction Input: notes.txt"], 0);
     Arc::get_mut(&mut inner).unwrap().filtered = true;
-    let response =
-        ReactModel::new(inner).chat(&request(vec![ChatMessage::user("read")]), &Seen::default()).await.unwrap();
+    let response = ReactModel(inner).chat(&request(vec![ChatMessage::user("read")]), &Seen::default()).await.unwrap();
     assert!(response.filtered && response.tool_calls.is_empty(), "{response:?}");
 }
 
@@ -158,7 +157,7 @@ async fn the_last_call_asks_for_the_answer() {
         },
     ]);
     asked.tools = Arc::default();
-    let response = ReactModel::new(inner.clone()).chat(&asked, &Seen::default()).await.unwrap();
+    let response = ReactModel(inner.clone()).chat(&asked, &Seen::default()).await.unwrap();
     assert_eq!(response.text, "all I know");
     let asked = inner.asked.lock();
     assert_eq!(

@@ -2,12 +2,11 @@
 
 import * as api from "../api.js";
 import { html, useEffect, useRef, useState } from "../lib.js";
-import { may, refresh } from "../store.js";
+import { app, may, refresh } from "../store.js";
 import { ActionButton } from "../ui.js";
 import { Icon } from "../icons.js";
 import { relative } from "../format.js";
 import { t } from "../i18n.js";
-import { argumentsText, visible } from "./tools.js";
 
 /** Returns true if the focus may be moved: nobody is writing. */
 function isIdle() {
@@ -18,7 +17,7 @@ function isIdle() {
 /** Asks the owner whether a call may run: what, with exactly which arguments, and why it is asked. */
 export function ApprovalCard({ approval }) {
   const card = useRef(null);
-  const { id, tool, taint = [], expires } = approval;
+  const { id, tool, expires, shown } = approval;
   useEffect(() => {
     // The safe answer has the focus.
     if (isIdle()) card.current.querySelector(".deny")?.focus({ preventScroll: true });
@@ -27,16 +26,17 @@ export function ApprovalCard({ approval }) {
     try {
       await api.post(`/api/approvals/${api.segment(id)}/${path}`);
     } catch (error) {
-      // Another tab or channel answered first.
       if (error.status !== 404) throw error;
+      // The card goes away with the call, and the reader must not believe that this answer counted.
+      app.set({ notice: t("approval.late") });
     }
     refresh(["approvals"]);
   };
   return html`<section class="card approval" ref=${card} role="group" aria-labelledby=${`approval-${id}`}>
     <h3 id=${`approval-${id}`}><${Icon} name="hand" size=${18} />${t("approval.title", { tool })}</h3>
-    <pre tabindex="0" role="group" aria-label=${t("tool.arguments")}>${argumentsText(approval.arguments)}</pre>
-    <p class="card-why">${taint.length > 0 ? t("approval.why") : t("approval.rule")}</p>
-    ${taint.length > 0 && html`<ul class="sources">${taint.map((source) => html`<li>${visible(source)}</li>`)}</ul>`}
+    <pre tabindex="0" role="group" aria-label=${t("tool.arguments")}>${shown.arguments}</pre>
+    <p class="card-why">${shown.taint.length > 0 ? t("approval.why") : t("approval.rule")}</p>
+    ${shown.taint.length > 0 && html`<ul class="sources">${shown.taint.map((source) => html`<li>${source}</li>`)}</ul>`}
     ${
       may("change") &&
       html`<div class="card-actions">
@@ -49,17 +49,24 @@ export function ApprovalCard({ approval }) {
   </section>`;
 }
 
-/** A question of the agent; its options are buttons, and any other answer is written below. */
-export function QuestionCard({ call, onAnswer }) {
+/** What is sent for an option. The gateway reads a number as the place of an option, also if an option is a number. */
+const answerFor = (option, at) => (/^\s*\p{Nd}/u.test(option) ? String(at + 1) : option);
+
+/**
+ * A question of the agent; its options are buttons, and any other answer is written below.
+ * @param {{call: import("./turns.js").ToolCall, isCurrent: boolean, onAnswer: (text: string, shown: string) => Promise<void>}} props
+ * `isCurrent`: the gateway takes the next answer for this question
+ */
+export function QuestionCard({ call, isCurrent, onAnswer }) {
   const [answer, setAnswer] = useState(null);
   const [error, setError] = useState(null);
   const { question = "", options } = call.arguments ?? {};
   const sent = call.answer ?? answer;
-  const send = async (option) => {
+  const send = async (option, at) => {
     setAnswer(option);
     setError(null);
     try {
-      await onAnswer(option);
+      await onAnswer(answerFor(option, at), option);
     } catch (caught) {
       setAnswer(null);
       setError(caught);
@@ -69,12 +76,13 @@ export function QuestionCard({ call, onAnswer }) {
     <h3>${question}</h3>
     ${
       Array.isArray(options) &&
-      html`<div class="card-actions">${options.map(
-        (option) =>
-          html`<button type="button" class=${`button ${sent === option ? "chosen" : ""}`} disabled=${Boolean(sent)} aria-pressed=${sent === option} onClick=${() => send(option)}>${option}</button>`,
+      // A model may give numbers.
+      html`<div class="card-actions">${options.map(String).map(
+        (option, at) =>
+          html`<button type="button" class=${`button ${sent === option ? "chosen" : ""}`} disabled=${Boolean(sent) || !isCurrent} aria-pressed=${sent === option} onClick=${() => send(option, at)}>${option}</button>`,
       )}</div>`
     }
-    <small>${sent ? t("question.given", { answer: sent }) : t("question.hint")}</small>
+    <small>${sent ? t("question.given", { answer: sent }) : t(isCurrent ? "question.hint" : "question.later")}</small>
     ${error && html`<p class="error-text" role="alert">${error.message}</p>`}
   </section>`;
 }

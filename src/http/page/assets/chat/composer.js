@@ -7,7 +7,7 @@ import { Icon } from "../icons.js";
 import { bytes } from "../format.js";
 import { t } from "../i18n.js";
 import { segment, upload } from "../api.js";
-import { addToDraft, draftFilesOf, drafts, setDraft, setDraftFiles } from "./drafts.js";
+import { addToDraft, draftFilesOf, drafts, forgetReturned, setDraft, setDraftFiles } from "./drafts.js";
 
 const MAX_LINES = 8;
 const FILE_LIMIT = 25_000_000;
@@ -93,7 +93,7 @@ export function Composer({ id, returned, isRunning, onSend, onStop }) {
           <input type="file" multiple class="visually-hidden" onChange=${(event) => (files.add(event.target.files), (event.target.value = ""))} />
         </label>
         <textarea id="composer" ref=${area} rows="1" dir="auto" value=${text} placeholder=${t("composer.placeholder")} aria-label=${t("composer.placeholder")} ...${completion.attributes}
-          onInput=${(event) => write(event.target.value)} onKeyDown=${onKeyDown} onPaste=${onPaste}></textarea>
+          onInput=${(event) => (forgetReturned(id), write(event.target.value))} onKeyDown=${onKeyDown} onPaste=${onPaste}></textarea>
         ${isRunning && html`<${IconButton} class="stop" icon="stop" label=${t("stop")} onClick=${onStop} />`}
         ${
           (!isRunning || canSend) &&
@@ -177,7 +177,10 @@ function useFiles(id) {
     },
     /** Adds files that are uploaded already. */
     restore(stored) {
-      setList((known) => [...known, ...stored.map(uploaded)]);
+      setList((known) => {
+        const ids = new Set(known.map((file) => file.stored?.id));
+        return [...known, ...stored.filter((file) => !ids.has(file.id)).map(uploaded)];
+      });
     },
     retry(entry) {
       change(entry.key, { state: "uploading", error: null });

@@ -3,7 +3,7 @@
 import * as api from "../api.js";
 import { useEffect } from "../lib.js";
 import { app, createStore, useStore } from "../store.js";
-import { forgetUnsent, keepUnsent } from "./drafts.js";
+import { forgetUnsent, keepReturned, keepUnsent, takeReturned } from "./drafts.js";
 import { applyEvent, fromHistory, merge, newTurn, openQuestion } from "./turns.js";
 
 /** How long several reasons to load a conversation again are joined, in milliseconds. */
@@ -158,21 +158,25 @@ function removeTurn(key, id) {
 /**
  * Sends a message. It is on the screen at once, under an id that this page made, so that a second try is no second message.
  * @param {string | null} key the session; null begins a new chat
- * @param {{content: string, attachments: import("./turns.js").Attachment[], agent?: string, model?: string}} message
+ * @param {{content: string, attachments: import("./turns.js").Attachment[], agent?: string, model?: string, replaces?: string, shown?: string}} message
+ * `replaces` is the last turn, which is asked again; `shown` is what the page shows of an answer
  * @param {(key: string) => void} onAccepted is called with the session's key
  */
 export async function send(key, message, onAccepted = () => {}) {
-  const id = newId();
   // The answer to a question belongs to the turn that asked.
   const question = openQuestion(conversation(key).get().turns);
-  if (question && !message.content.startsWith("/")) {
+  const asked = question && !message.content.startsWith("/") ? question.call.id : null;
+  // A message that comes back from the composer as it was may have arrived before.
+  const id = takeReturned(key, message, asked) ?? newId();
+  if (asked !== null) {
     const mark = (answer) =>
       changeTurn(key, question.turn.id, (turn) => ({
         parts: turn.parts.map((part) => (part.id === question.call.id ? { ...part, answer } : part)),
       }));
-    mark(message.content);
+    mark(message.shown ?? message.content);
     await post(key, id, message).catch((error) => {
       mark(undefined);
+      keepReturned(key, id, message, asked);
       throw error;
     });
     return;
@@ -258,7 +262,7 @@ async function sendAll(key) {
 /** Shows that a message was not sent. Returns true if it was refused, and false if the gateway was away. */
 function fail(key, turn, cause) {
   const failed = { state: "failed", cause };
-  keepUnsent(key, turn.id, turn.message.content, turn.message.attachments);
+  keepUnsent(key, turn.id, turn.message);
   changeTurn(key, turn.id, () => failed);
   return !waitsForGateway(failed);
 }
@@ -285,13 +289,14 @@ function showAccepted(key, turn, accepted) {
   reloadSoon(session);
 }
 
-const post = (session, id, { content, attachments, agent, model }) =>
-  api.post("/api/chat", { session: session ?? undefined, content, files: attachments.map((file) => file.id), agent, model, id });
+const post = (session, id, { content, attachments, agent, model, replaces }) =>
+  api.post("/api/chat", { session: session ?? undefined, content, files: attachments.map((file) => file.id), agent, model, replaces, id });
 
 /** Forgets a message that was not accepted, and returns it. */
 export function takeBack(key, turn) {
   forgetUnsent(turn.id);
   removeTurn(key, turn.id);
+  keepReturned(key, turn.id, turn.message);
   return turn.message;
 }
 

@@ -20,7 +20,7 @@ import { isOpen, openQuestion } from "./turns.js";
  * @param {any[]} props.approvals those that this turn waits for
  * @param {boolean} props.isLast whether the turn can be tried again
  * @param {string | null} props.summary the summary of what is above, where older text was consolidated
- * @param {{send: (text: string) => Promise<void>, retry: (turn: any) => Promise<void>, resend: (turn: any) => void, takeBack: (turn: any) => void}} props.actions
+ * @param {{answer: (text: string, shown: string) => Promise<void>, retry: (turn: any) => Promise<void>, resend: (turn: any) => void, takeBack: (turn: any) => void}} props.actions
  */
 function Turn({ turn, approvals, isLast, actions, summary }) {
   const isStreaming = turn.state === "running";
@@ -89,7 +89,9 @@ function Part({ part, turn, isLast, hasApproval, actions }) {
   if (part.kind === "notice") return html`<p class="progress">${part.text}</p>`;
   if (part.kind === "text") return html`<${Markdown} text=${part.text} isStreaming=${isLast} />`;
   const isWaiting = part.result === null && isOpen(turn);
-  if (part.name === "ask_user" && part.isComplete && isWaiting) return html`<${QuestionCard} call=${part} onAnswer=${actions.send} />`;
+  if (part.name === "ask_user" && part.isComplete && isWaiting) {
+    return html`<${QuestionCard} call=${part} isCurrent=${openQuestion([turn])?.call.id === part.id} onAnswer=${actions.answer} />`;
+  }
   if (part.name === "ask_user" && part.result !== null && part.success) return html`<${AnsweredQuestion} call=${part} />`;
   return html`<${ToolRow} call=${part} isRunning=${isWaiting} hasApproval=${hasApproval && isWaiting} />`;
 }

@@ -17,20 +17,27 @@ const SUMMARY_KEYS = ["command", "path", "url", "query", "pattern", "question", 
 /** Returns the arguments of a call in one line. */
 export function summary(args) {
   if (args === null || args === undefined) return "";
-  if (typeof args !== "object") return String(args).slice(0, SUMMARY_LIMIT);
+  if (typeof args !== "object") return visible(String(args).slice(0, SUMMARY_LIMIT));
   const key = SUMMARY_KEYS.find((name) => typeof args[name] === "string" && args[name] !== "");
   const text = key ? args[key] : Object.keys(args).length > 0 ? JSON.stringify(args) : "";
-  return text.slice(0, SUMMARY_LIMIT).replace(/\s+/g, " ");
+  return visible(text.slice(0, RESULT_LIMIT).replace(/[\t\n\r ]+/g, " ")).slice(0, SUMMARY_LIMIT);
 }
 
-/** Characters that control the display or are invisible: controls, marks of the reading direction, empty characters, tags. */
-const DISPLAY_CONTROLS =
-  /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164\ufeff\u{e0000}-\u{e007f}]/gu;
+/** Characters that control the display, are invisible, or look like a space: everything but the usual spaces and line breaks. */
+const UNSEEN = /(?![\t\n \u3000])[\p{C}\p{Z}\p{Default_Ignorable_Code_Point}\u2800\ufffc]/u;
+/** More blanks of one kind than these are counted, so that they move nothing out of sight. */
+const LONG_RUNS = new RegExp(`(\\s|${UNSEEN.source})\\1{20,}`, "gu");
 
-/** Returns a text with these characters written as escapes, so that nothing is hidden or shown in another order. */
-export const visible = (text) => text.replace(DISPLAY_CONTROLS, (control) => `\\u{${control.codePointAt(0).toString(16)}}`);
+const codePoint = (character) => character.codePointAt(0).toString(16);
 
-/** Returns arguments as text to read, in their real order and with nothing invisible. */
+/** Returns a text to read: long runs of blanks are counted, and nothing is invisible or changes the order of what is shown. */
+function visible(text) {
+  return text
+    .replace(LONG_RUNS, (run, blank) => `[U+${codePoint(blank).toUpperCase().padStart(4, "0")}×${run.length / blank.length}]`)
+    .replace(new RegExp(UNSEEN, "gu"), (character) => `\\u{${codePoint(character)}}`);
+}
+
+/** Returns the arguments of a call as text to read. A call that waits for an approval is shown as the gateway writes it. */
 export const argumentsText = (args) => visible(typeof args === "string" ? args : JSON.stringify(args ?? {}, null, 2));
 
 const STATES = {

@@ -1,6 +1,5 @@
 // The chat: the list of sessions, one conversation, and the composer.
 
-import * as api from "../api.js";
 import { html, useEffect, useLayoutEffect, useMemo, useRef, useState } from "../lib.js";
 import { app, may, useResource, useStore } from "../store.js";
 import { navigate, replaceRoute } from "../route.js";
@@ -12,7 +11,7 @@ import { moveDraft } from "./drafts.js";
 import { AgentPicker, choices, choose } from "./picker.js";
 import { ListButton, SessionList, SessionMenu, markSeen, titleOf, useSessions } from "./sessions.js";
 import { SummaryMark, TurnView } from "./message.js";
-import { conversation, load, send, sendAgain, stop, takeBack, useConversation } from "./conversations.js";
+import { load, send, sendAgain, stop, takeBack, useConversation } from "./conversations.js";
 import { isOpen } from "./turns.js";
 
 /** Older turns are shown on demand. */
@@ -53,32 +52,21 @@ function ConversationPane({ id }) {
       moveDraft(id, session);
       replaceRoute("chat", session);
     };
-    const write = async (content, attachments = []) => {
+    const write = async (content, attachments = [], more = {}) => {
       setError(null);
       setSent((count) => count + 1);
-      await send(id, { content, attachments, ...choice }, open);
+      await send(id, { content, attachments, ...choice, ...more }, open);
     };
     return {
       send: write,
+      answer: (text, shown) => write(text, [], { shown }),
       resend: (turn) => sendAgain(id, turn, open),
       takeBack: (turn) => setReturned(takeBack(id, turn)),
-      /** Goes back to the end of the turn before, and asks again. */
-      async retry(turn) {
-        const { turns } = conversation(id).get();
-        const before = turns
-          .slice(
-            0,
-            turns.findIndex((other) => other.id === turn.id),
-          )
-          .findLast((other) => !other.isLocal && !other.isExtra);
-        if (before) {
-          await api.post(`/api/turns/${before.id}/restore`);
-          await load(id);
-        }
-        await write(
-          turn.users.map((user) => user.text).join("\n\n"),
-          turn.users.flatMap((user) => user.attachments),
-        );
+      /** Asks again. The gateway goes back to the end of the turn before once it has the new message. */
+      retry(turn) {
+        // Messages that were joined have the files of all.
+        const files = new Map(turn.users.flatMap((user) => user.attachments).map((file) => [file.id, file]));
+        return write(turn.users.map((user) => user.text).join("\n\n"), [...files.values()], { replaces: turn.id });
       },
       stop: () => stop(id).catch(setError),
     };

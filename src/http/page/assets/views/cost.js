@@ -69,11 +69,11 @@ function totals(days) {
   return [...models.values()].sort((one, other) => tokensOf(other) - tokensOf(one));
 }
 
-/** Days without a turn have a place, too. */
+/** Days without a turn have a place, too. The gateway bounds the range. */
 function everyDay(days, { from, to }) {
   const known = new Map(days.map((entry) => [entry.day, entry.models]));
   const all = [];
-  for (let at = new Date(`${from}T12:00:00Z`); isoDayUtc(at) <= to && all.length < 400; at = new Date(at.getTime() + 86_400_000)) {
+  for (let at = new Date(`${from}T12:00:00Z`); isoDayUtc(at) <= to; at = new Date(at.getTime() + 86_400_000)) {
     all.push({ day: isoDayUtc(at), models: known.get(isoDayUtc(at)) ?? [] });
   }
   return all;

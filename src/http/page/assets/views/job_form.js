@@ -42,10 +42,10 @@ const BELONGS = { anchor: "every", tz: "every", keep: "at", session: "prompt", m
 
 /** What the gateway takes for the times. */
 function scheduleOf({ schedule, when, tz }) {
-  return { [schedule]: when.trim(), ...(schedule !== "every" && tz.trim() && { tz: tz.trim() }) };
+  return { [schedule]: when.trim(), ...(schedule !== "every" && { tz: tz.trim() }) };
 }
 
-/** What the gateway takes. `rest` are fields of the job that the form does not show. */
+/** What the gateway takes; an empty text is the default. `rest` are fields of the job that the form does not show. */
 function jobOf(fields, rest) {
   const fits = ([name]) => !(name in BELONGS) || [fields.kind, fields.schedule].includes(BELONGS[name]);
   return {
@@ -54,7 +54,7 @@ function jobOf(fields, rest) {
     [fields.kind]: fields.text.trim(),
     ...scheduleOf(fields),
     channel: fields.channel,
-    ...(fields.chat.trim() && { chat_id: fields.chat.trim() }),
+    chat_id: fields.chat.trim(),
     ...(fields.kind === "prompt" && { deliver: fields.deliver }),
     misfire: fields.misfire,
   };

@@ -27,7 +27,7 @@ export function QueueView() {
       waiting.length > 0 &&
       html`<section class="group"><h2 class="group-title">${t("queue.approvals")}</h2>${waiting.map(
         (approval) =>
-          html`<div key=${approval.id}><a class="card-session" href=${address("chat", approval.session)}>${approval.session}</a>
+          html`<div key=${approval.id}><a class="card-session" href=${address("chat", approval.session)}>${approval.shown.session}</a>
             <${ApprovalCard} approval=${approval} /></div>`,
       )}</section>`
     }
@@ -56,14 +56,14 @@ function Entry({ entry }) {
   const [isAsking, setIsAsking] = useState(false);
   const since = entry.received_at ?? entry.created_at;
   const retry = async () => {
-    await api.post(`/api/queue/${entry.id}/retry`);
+    const { asked_again: isAsked } = await api.post(`/api/queue/${entry.id}/retry`);
+    if (isAsked === false) throw new Error(t("queue.retry.person"));
     refresh(["queue"]);
   };
   const drop = async () => {
     await api.remove(`/api/queue/${entry.id}`);
     refresh(["queue"]);
   };
-  const canDrop = entry.kind === "outbound" || entry.state === "dead";
   return html`<li class="row">
     <div class="row-main">
       <p class="row-title">${entry.kind === "outbound" ? t("queue.delivery", { channel: entry.channel }) : t("queue.message", { channel: entry.channel })} <${Status} tone=${TONES[entry.state]}>${wordText("queue.state", entry.state)}<//>
@@ -81,7 +81,7 @@ function Entry({ entry }) {
       may("change") &&
       html`<div class="row-actions">
       <${ActionButton} class="quiet" icon="retry" onAct=${retry}>${t("retry")}<//>
-      ${canDrop && html`<button type="button" class="button quiet danger-text" onClick=${() => setIsAsking(true)}><${Icon} name="trash" size=${16} />${t("queue.drop")}</button>`}
+      <button type="button" class="button quiet danger-text" onClick=${() => setIsAsking(true)}><${Icon} name="trash" size=${16} />${t("queue.drop")}</button>
     </div>`
     }
     ${

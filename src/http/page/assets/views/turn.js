@@ -2,7 +2,7 @@
 
 import * as api from "../api.js";
 import { html, useMemo, useState } from "../lib.js";
-import { may, useResource } from "../store.js";
+import { app, may, useResource } from "../store.js";
 import { address, navigate } from "../route.js";
 import { ActionButton, ConfirmDialog, CopyButton, Loaded, Status, ViewHead } from "../ui.js";
 import { Icon } from "../icons.js";
@@ -59,7 +59,8 @@ function TurnActions({ turn }) {
   const { restorable, reason } = turn.checkpoint;
   const fork = async () => navigate("chat", (await api.post(`/api/turns/${turn.turn}/fork`)).session);
   const restore = async () => {
-    await api.post(`/api/turns/${turn.turn}/restore`);
+    const { restored } = await api.post(`/api/turns/${turn.turn}/restore`);
+    if (!restored) app.set({ notice: t("turn.restore.later") });
     navigate("chat", turn.session);
   };
   return html`

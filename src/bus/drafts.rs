@@ -1,13 +1,17 @@
-//! The bodies of outbox rows, and their conversion to and from messages.
+//! Inbound and outbound messages before they are rows, and the columns in which the rows keep them.
 
-use daoyou_channels::{Attachment, ErrorInfo, OutboundContext, OutboundMessage, SessionKey};
+use daoyou_channels::trust::{Author, SenderListing, trust_of};
+use daoyou_channels::{Attachment, ErrorInfo, InboundMessage, OutboundContext, OutboundMessage, SessionKey};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
+use crate::guard::Taint;
+use crate::origin::{SessionNote, TurnCause, TurnOrigin};
+use crate::store::inbox::{self, InboxRow, MessageStatus, NewInboxRow};
 use crate::store::outbox::{self, InsertedOutbound, NewOutbound, OutboxRow};
-use crate::store::{Connection, StoreError};
+use crate::store::{Connection, StoreError, questions, spawns};
 
 /// The body of an outbox row, as JSON.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -54,8 +58,9 @@ pub enum OutboxSlot {
     Notice { kind: NoticeKind, about: Option<String> },
 }
 
-/// The kind of a notice.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// The kind of a notice, and its name in the column.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::Display, strum::EnumString)]
+#[strum(serialize_all = "kebab-case")]
 pub enum NoticeKind {
     /// To the sender: the turn waits for a model.
     Waiting,
@@ -64,27 +69,16 @@ pub enum NoticeKind {
     // The other kinds are for the owner.
     OwnerApproval,
     Channel,
+    #[strum(serialize = "dead")]
     DeadLetter,
+    #[strum(serialize = "errand")]
     FollowUp,
     Heartbeat,
+    #[strum(serialize = "held")]
     HeldChannel,
     Loss,
     Service,
 }
-
-/// The names of the kinds in the column.
-const NOTICE_KINDS: &[(NoticeKind, &str)] = &[
-    (NoticeKind::Waiting, "waiting"),
-    (NoticeKind::Approval, "approval"),
-    (NoticeKind::OwnerApproval, "owner-approval"),
-    (NoticeKind::Channel, "channel"),
-    (NoticeKind::DeadLetter, "dead"),
-    (NoticeKind::FollowUp, "errand"),
-    (NoticeKind::Heartbeat, "heartbeat"),
-    (NoticeKind::HeldChannel, "held"),
-    (NoticeKind::Loss, "loss"),
-    (NoticeKind::Service, "service"),
-];
 
 impl OutboxSlot {
     pub fn notice(kind: NoticeKind) -> Self {
@@ -103,10 +97,8 @@ impl OutboxSlot {
             Self::Tool { step, number: 0 } => format!("tool:{step}"),
             Self::Tool { step, number } => format!("tool:{step}.{number}"),
             Self::Question { id } => format!("question:{}", id.simple()),
-            Self::Notice { kind, about } => {
-                let word = NOTICE_KINDS.iter().find(|(known, _)| known == kind).map_or("other", |(_, word)| *word);
-                about.as_ref().map_or_else(|| format!("notice:{word}"), |about| format!("notice:{word}:{about}"))
-            }
+            Self::Notice { kind, about: None } => format!("notice:{kind}"),
+            Self::Notice { kind, about: Some(about) } => format!("notice:{kind}:{about}"),
         }
     }
 
@@ -124,8 +116,7 @@ impl OutboxSlot {
             "question" => Some(Self::Question { id: rest.parse().ok()? }),
             "notice" => {
                 let (word, about) = rest.split_once(':').map_or((rest, None), |(word, about)| (word, Some(about)));
-                let (kind, _) = NOTICE_KINDS.iter().find(|(_, known)| *known == word)?;
-                Some(Self::Notice { kind: *kind, about: about.map(str::to_owned) })
+                Some(Self::Notice { kind: word.parse().ok()?, about: about.map(str::to_owned) })
             }
             _ => None,
         }
@@ -153,6 +144,16 @@ pub struct OutboundDraft {
 }
 
 impl OutboundDraft {
+    /// Returns a message of the turn `turn` to the sender of `row`, in the context of its reply.
+    pub fn to_sender(row: &InboxRow, turn: Uuid, slot: OutboxSlot, content: String) -> Self {
+        let body = OutboundBody {
+            metadata: metadata_of(&row.metadata),
+            context: TurnOrigin::parse(&row.origin).reply,
+            ..OutboundBody::new(content, row.session.as_str().into())
+        };
+        Self { turn, slot, channel: row.channel.clone(), chat_id: row.chat_id.clone(), body }
+    }
+
     /// Inserts the row into the outbox within the caller's commit.
     pub fn insert(&self, connection: &Connection) -> Result<InsertedOutbound, StoreError> {
         outbox::insert(
@@ -214,13 +215,149 @@ pub(super) fn texts_of_turn(
     rows.map(text).collect()
 }
 
+/// An inbound message before it has a row. The caller writes the row within its own commit and then calls
+/// [`super::MessageBus::inbound_written`].
+#[derive(Clone, Debug, PartialEq)]
+pub struct InboundDraft {
+    /// The id of the row. It is also the first id of the row's turn.
+    pub id: Uuid,
+    pub message: InboundMessage,
+    pub origin: TurnOrigin,
+}
+
+impl InboundDraft {
+    /// Creates a draft of a channel's message, with a new id: a person wrote it, whatever its content claims.
+    pub fn new(message: InboundMessage) -> Self {
+        let (settings, reply) = (message.settings.clone(), message.reply.clone());
+        Self::with_origin(message, TurnOrigin { settings, reply, ..TurnOrigin::default() })
+    }
+
+    /// Creates a draft of an internal message, with a new id.
+    pub fn with_origin(message: InboundMessage, origin: TurnOrigin) -> Self {
+        Self { id: daoyou_channels::new_id(), message, origin }
+    }
+
+    /// Creates the draft that adds `note` to the history of `session`. The draft belongs to no channel, so nothing is delivered.
+    pub fn of_note(note: &SessionNote, session: SessionKey) -> Self {
+        let trust = trust_of(Author::Owner, SenderListing::Owner);
+        let mut message = InboundMessage::text("daoyou", "", "daoyou", trust, note.reply.clone());
+        message.session = Some(session);
+        Self::with_origin(message, TurnOrigin { cause: TurnCause::Note(note.clone()), ..TurnOrigin::default() })
+    }
+
+    /// Inserts the row into the inbox as `queued`, within the caller's commit, unless the store has its `(channel, external_id)`
+    /// already; returns true if it was inserted. No capacity limits these messages, because accepted work must not be refused halfway.
+    pub fn insert(&self, connection: &Connection) -> Result<bool, StoreError> {
+        inbox::insert(connection, &self.row(MessageStatus::Queued)?)
+    }
+
+    pub(super) fn row(&self, state: MessageStatus) -> Result<NewInboxRow, StoreError> {
+        let Self { id, message, origin } = self;
+        Ok(NewInboxRow {
+            id: *id,
+            channel: message.channel.clone(),
+            external_id: message.external_id.clone().unwrap_or_else(|| id.to_string()),
+            session: message.session_key().to_string(),
+            chat_id: message.chat_id.clone(),
+            sender: message.sender.clone(),
+            trust: message.trust.as_str(),
+            content: message.content.clone(),
+            attachments: serde_json::to_string(&message.attachments)?,
+            metadata: serde_json::to_string(&message.metadata)?,
+            origin: origin.to_column(),
+            received_at: message.received_at.as_millisecond(),
+            state,
+        })
+    }
+
+    /// Returns the reply to the message, which no turn answers.
+    pub(super) fn reply(&self, content: String, error: Option<ErrorInfo>) -> OutboundDraft {
+        let Self { id, message, origin } = self;
+        OutboundDraft {
+            turn: *id,
+            slot: OutboxSlot::Reply,
+            channel: message.channel.clone(),
+            chat_id: message.chat_id.clone(),
+            body: OutboundBody {
+                in_reply_to: Some(*id),
+                metadata: message.metadata.clone(),
+                context: origin.reply.clone(),
+                error,
+                ..OutboundBody::new(content, message.session_key())
+            },
+        }
+    }
+
+    /// Inserts the row into the inbox as done, and `reply`, if there is one, into the outbox, within the caller's commit. No turn
+    /// answers the message. The caller wakes the channel ([`super::MessageBus::outbound_written`]).
+    pub fn insert_answered(
+        &self,
+        connection: &Connection,
+        reply: Option<String>,
+        error: Option<ErrorInfo>,
+    ) -> Result<(), StoreError> {
+        let is_new = inbox::insert(connection, &self.row(MessageStatus::Done)?)?;
+        if let Some(reply) = reply.filter(|_| is_new) {
+            self.reply(reply, error).insert(connection)?;
+        }
+        Ok(())
+    }
+}
+
+/// The end of a turn that ran for a job, a heartbeat or a sub-agent's task.
+#[derive(Clone, Debug)]
+pub struct EndedTurn<'a> {
+    /// The message that the turn answers.
+    pub row: &'a InboxRow,
+    pub turn: Uuid,
+    pub reply: &'a str,
+    /// The stable code of the error if the turn failed.
+    pub error: Option<&'static str>,
+    /// The names of the foreign content that the turn has read; see [`Taint`].
+    pub taint: Taint,
+}
+
+/// The consequences of an [`EndedTurn`], written in the commit of that end.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct FollowUps {
+    /// The text to deliver to the chat of the turn's message, if there is one.
+    pub reply: Option<String>,
+    /// Messages for other sessions.
+    pub messages: Vec<InboundDraft>,
+    /// A notice for the owner, in Markdown.
+    pub notice: Option<String>,
+}
+
+/// Marks the turn of an accepted message for cancellation, with its sub-agents and its question; returns the marked turns and their
+/// sessions. There are none if the message has already ended.
+pub fn mark_cancelled(connection: &Connection, id: Uuid) -> Result<Vec<(Uuid, String)>, StoreError> {
+    let Some(message) = inbox::find(connection, id)? else { return Ok(Vec::new()) };
+    let Some((session, has_started)) = inbox::cancel_turn(connection, message.turn)? else { return Ok(Vec::new()) };
+    let mut cancelled = if has_started { spawns::cancel_below(connection, &session)? } else { Vec::new() };
+    questions::cancel_of_turn(connection, &session, message.turn)?;
+    cancelled.push((message.turn, session));
+    Ok(cancelled)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn slots_keep_the_texts_of_their_column() {
-        let kinds = NOTICE_KINDS.iter().map(|(kind, word)| (OutboxSlot::notice(*kind), format!("notice:{word}")));
+        let kinds = [
+            (NoticeKind::Waiting, "waiting"),
+            (NoticeKind::Approval, "approval"),
+            (NoticeKind::OwnerApproval, "owner-approval"),
+            (NoticeKind::Channel, "channel"),
+            (NoticeKind::DeadLetter, "dead"),
+            (NoticeKind::FollowUp, "errand"),
+            (NoticeKind::Heartbeat, "heartbeat"),
+            (NoticeKind::HeldChannel, "held"),
+            (NoticeKind::Loss, "loss"),
+            (NoticeKind::Service, "service"),
+        ];
+        let kinds = kinds.map(|(kind, word)| (OutboxSlot::notice(kind), format!("notice:{word}")));
         let rows = [
             (OutboxSlot::Reply, "reply"),
             (OutboxSlot::Tool { step: 7, number: 0 }, "tool:7"),

@@ -1,7 +1,10 @@
-//! Callers that wait for the end of a message (`?wait`, `daoyou agent`). The message itself does not depend on them.
+//! The two kinds of wake-up signals: [`WakeQueue`] wakes a consumer of the bus to read the store, and [`Waiters`] wakes callers that
+//! wait for the end of a message (`?wait`, `daoyou agent`). A lost signal loses no message.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 
+use async_channel::{Receiver, Sender, TrySendError};
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 use uuid::Uuid;
@@ -70,6 +73,49 @@ impl Drop for Waiter<'_> {
     fn drop(&mut self) {
         self.wait.close();
         self.waiters.remove_closed(self.message);
+    }
+}
+
+/// The most waiting signals in each direction. All slots are allocated at once.
+const WAKE_UPS: usize = 1_024;
+
+/// A bounded queue of signals. An overflow makes the consumer read all rows, so no signal is lost for good.
+pub(super) struct WakeQueue<T> {
+    send: Sender<T>,
+    receive: Receiver<T>,
+    overflowed: AtomicBool,
+}
+
+impl<T> WakeQueue<T> {
+    pub(super) fn new() -> Self {
+        let (send, receive) = async_channel::bounded(WAKE_UPS);
+        Self { send, receive, overflowed: AtomicBool::new(false) }
+    }
+
+    pub(super) fn wake(&self, item: T) {
+        if let Err(TrySendError::Full(item)) = self.send.try_send(item) {
+            self.overflow();
+            // The consumer may have emptied the queue before it could see the flag: then the queue has room now, and the item wakes
+            // the consumer. If the queue is still full, its items wake the consumer.
+            let _ = self.send.try_send(item);
+        }
+    }
+
+    /// Makes the consumer read all rows.
+    pub(super) fn overflow(&self) {
+        self.overflowed.store(true, Ordering::SeqCst);
+    }
+
+    /// Returns the next signal, or `None` for an overflow.
+    pub(super) async fn next(&self) -> Option<T> {
+        if self.receive.is_empty() && self.overflowed.swap(false, Ordering::SeqCst) {
+            return None;
+        }
+        // The bus itself holds the sender, so the channel stays open while this runs.
+        match self.receive.recv().await {
+            Ok(item) => Some(item),
+            Err(_) => std::future::pending().await,
+        }
     }
 }
 
