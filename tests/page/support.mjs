@@ -14,7 +14,7 @@ export const url = process.env.DAOYOU_PAGE_URL ?? fail("DAOYOU_PAGE_URL is not s
 export const token = process.env.DAOYOU_PAGE_TOKEN ?? fail("DAOYOU_PAGE_TOKEN is not set");
 
 /** How long a state may take to come, in milliseconds. */
-const PATIENCE = 20_000;
+const PATIENCE = 40_000;
 
 function fail(message) {
   console.error(message);

@@ -86,6 +86,8 @@ const upload = async ({ page }) => {
   };
   await page.route("**/api/chat", (route) => route.fulfill({ status: 422, json: { error: { code: "invalid", message: "refused" } } }));
   await retry();
+  // Even a reload before the next frame keeps the file.
+  await page.evaluate(() => (window.requestAnimationFrame = window.setTimeout = () => 0));
   await page.locator(".send-failed").getByRole("button", { name: "Edit" }).click();
   await page.locator(".composer .file-chip.ready", { hasText: "kept.png" }).waitFor();
   await page.reload();

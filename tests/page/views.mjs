@@ -77,9 +77,11 @@ await story(
     await say(page, "ask me");
     await page.locator(".card.question").waitFor();
     await visit(page, "#/queue");
-    await page.locator(".row").getByRole("button", { name: "Try again" }).click();
+    // Beside it may be the question, on its way to the page.
+    const row = page.locator(".row", { hasText: "ask me" });
+    await row.getByRole("button", { name: "Try again" }).click();
     await page.getByText("It waits for an answer").waitFor();
-    await page.getByRole("button", { name: "Drop" }).click();
+    await row.getByRole("button", { name: "Drop" }).click();
     await page.getByRole("dialog").getByRole("button", { name: "Drop" }).click();
     await page.getByText("Nothing waits").waitFor();
 

@@ -86,7 +86,7 @@ pub fn files_below(folder: &Path) -> Vec<PathBuf> {
 }
 
 /// The time limit for reaching a state. It is generous, because it costs time only when a test fails.
-pub const PATIENCE: Duration = Duration::from_secs(30);
+pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The polling interval for states without a notification.
 pub const POLL: Duration = Duration::from_millis(5);

@@ -46,7 +46,7 @@ impl Terminal {
     }
 
     fn spawn(command: std::process::Command) -> Self {
-        let patience = u64::try_from(PATIENCE.as_millis()).expect("half a minute fits");
+        let patience = u64::try_from(PATIENCE.as_millis()).expect("a minute fits");
         let session = spawn_command(command, Some(patience)).expect("the program starts at a terminal");
         let screen = avt::Terminal::with_scrollback(SIZE.0.into(), SIZE.1.into(), None).expect("a screen has a size");
         let mut terminal = Self { session, screen };

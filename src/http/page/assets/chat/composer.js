@@ -37,7 +37,8 @@ export function Composer({ id, returned, isRunning, onSend, onStop }) {
     files.restore(attachments);
     area.current.focus();
   };
-  useEffect(() => void (returned && restoreMessage(returned)), [returned]);
+  // At once: nothing else keeps the message any more.
+  useLayoutEffect(() => void (returned && restoreMessage(returned)), [returned]);
   useEffect(() => {
     // Esc stops the turn wherever the focus is, unless an input method, a search, a dialog or a menu takes it.
     const onKeyDown = (event) => {
@@ -132,7 +133,8 @@ const readyOf = (list) => list.filter((file) => file.state === "ready");
 /** Files that are uploaded while the message is written. Like its text, they outlive the page. */
 function useFiles(id) {
   const [list, setList] = useState(() => draftFilesOf(id).map(uploaded));
-  useEffect(
+  // At once: the page may be gone before the next frame.
+  useLayoutEffect(
     () =>
       setDraftFiles(
         id,
