@@ -21,7 +21,7 @@ const POINTS: &[&str] = &[
     "tool_started",
     "tool_finished",
     "tool_result_committed",
-    "final_response_committed",
+    "final_response_received",
     "end_committed",
     "sending_committed",
     "sent_unmarked",

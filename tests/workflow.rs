@@ -151,7 +151,7 @@ output: '{{ steps.asked.output }} and {{ steps.last.status }}'
         "waiting_committed=go",
         "child_ended=asked",
         "response_committed=Step last",
-        "final_response_committed=fine and done",
+        "final_response_received=fine and done",
     ] {
         let model = Model::start().await;
         model.on("the question", [Reply::text("fine")]);

@@ -14,14 +14,14 @@ use crate::tools::{RowEffect, ToolEffect};
 use crate::turn::progress::StepBody;
 use crate::turn::turn_loop::Journal;
 
-/// Writes each step into the store before the turn continues.
+/// Writes each step into the store before the turn continues, except the answer, which the commit of the end writes.
 pub struct StoreJournal<'a> {
     bus: &'a MessageBus,
     turn: Uuid,
     session: SessionKey,
     /// Receives the session once the turn has made progress, if the loop runs the turn alone.
     proven: Option<Sender<SessionKey>>,
-    /// The first step, which is written together with the second: until then, a restart composes the same first step again.
+    /// A composed context, which is written together with the next step: until then, a restart composes the same one again.
     context: Mutex<Option<String>>,
     /// The error of a step that the store permanently rejects.
     failure: Mutex<Option<StoreError>>,
@@ -103,8 +103,12 @@ impl<'a> StoreJournal<'a> {
 #[async_trait]
 impl Journal for StoreJournal<'_> {
     async fn record_with_effects(&self, step: &StepBody, effects: &[ToolEffect]) {
-        if let StepBody::ToolResult { name, .. } = step {
-            crash::point("tool_finished", name);
+        match step {
+            StepBody::Response { response, .. } if step.is_answer() => {
+                return crash::point("final_response_received", &response.text);
+            }
+            StepBody::ToolResult { name, .. } => crash::point("tool_finished", name),
+            _ => {}
         }
         let written: Vec<_> =
             effects.iter().filter_map(|effect| written_for(effect, self.turn, &self.session)).collect();
@@ -112,9 +116,6 @@ impl Journal for StoreJournal<'_> {
         let durability = if must_sync { Durability::Synced } else { Durability::Logged };
         self.append(durability, step, written.clone()).await;
         match step {
-            StepBody::Response { response, .. } if response.tool_calls.is_empty() => {
-                crash::point("final_response_committed", &response.text);
-            }
             StepBody::Response { response, .. } => crash::point("response_committed", &response.text),
             StepBody::ToolStarted { name, .. } => crash::point("tool_started", name),
             StepBody::ToolResult { name, .. } => crash::point("tool_result_committed", name),

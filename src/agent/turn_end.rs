@@ -27,7 +27,7 @@ use crate::store::{
 };
 use crate::turn::context::conversation_context::AgentMemory;
 use crate::turn::context::private_memory;
-use crate::turn::progress::{ContextStep, Spending, TurnProgress, session_messages};
+use crate::turn::progress::{ContextStep, Spending, StepBody, TurnProgress, session_messages};
 use crate::{crash, cron, memory};
 
 /// The messages that a turn adds to its session.
@@ -38,8 +38,10 @@ pub enum SessionAppend {
     /// journal, so that no step is missed.
     Turn {
         user: ChatMessage,
-        /// The composed context, which the journal contains only from the first response on.
+        /// The composed context, which the journal contains only from the first stored step on.
         context: Option<Box<ContextStep>>,
+        /// The step of the model's answer, which the commit adds to the journal unless an earlier process has done so.
+        answer: Option<Box<StepBody>>,
         reason: &'static str,
     },
     /// A note for the session, without a reply.
@@ -199,9 +201,10 @@ impl TurnEnd {
         let (mut is_redacted, mut taint) = (false, Taint::default());
         match &self.append {
             SessionAppend::Nothing => {}
-            SessionAppend::Turn { user, context, reason } => {
+            SessionAppend::Turn { user, context, answer, reason } => {
+                let steps = (context.as_deref(), answer.as_deref());
                 (ended.written.is_learned, is_redacted, taint) =
-                    self.append_messages(connection, &last.session, user, context.as_deref(), reason)?;
+                    self.append_messages(connection, &last.session, user, steps, reason)?;
             }
             SessionAppend::Note(note) => {
                 let head = append_note(connection, &last.session, self.turn, note)?;
@@ -296,14 +299,17 @@ impl TurnEnd {
         connection: &Connection,
         session: &str,
         user: &ChatMessage,
-        context: Option<&ContextStep>,
+        (context, answer): (Option<&ContextStep>, Option<&StepBody>),
         reason: &str,
     ) -> Result<(bool, bool, Taint), StoreError> {
         let steps = turn_steps::of_turn(connection, self.turn)?;
         // With an unreadable journal, only the message and the error are added.
-        let progress = TurnProgress::read(&steps).unwrap_or_default();
+        let mut progress = TurnProgress::read(&steps).unwrap_or_default();
+        if let Some(answer) = answer.filter(|_| progress.answer.is_none()) {
+            self.append_answer(connection, &mut progress, context, answer)?;
+        }
         let spending = progress.spending.clone();
-        let context = progress.context.as_ref().or(context);
+        let context = context.or(progress.context.as_ref());
         let mut taint = progress.taint.clone();
         taint.extend(context.into_iter().flat_map(|context| context.taint.iter().cloned()));
         let is_context_full = context.is_some_and(|context| context.is_context_full || context.compactions > 0);
@@ -331,6 +337,28 @@ impl TurnEnd {
         };
         self.count(connection, session, &spending)?;
         Ok((is_learned, is_redacted, taint))
+    }
+
+    /// Adds the model's answer to the journal and to `progress`, after the `context` if the journal does not contain it yet: it may
+    /// be the first one, or one that was compacted since.
+    fn append_answer(
+        &self,
+        connection: &Connection,
+        progress: &mut TurnProgress,
+        context: Option<&ContextStep>,
+        answer: &StepBody,
+    ) -> Result<(), StoreError> {
+        let context = context.filter(|context| progress.context.as_ref() != Some(*context));
+        let context = context.cloned().map(StepBody::Context);
+        let steps: Vec<StepBody> = context.into_iter().chain([answer.clone()]).collect();
+        let bodies = steps.iter().map(serde_json::to_string).collect::<Result<Vec<_>, _>>()?;
+        turn_steps::append_all(
+            connection,
+            self.turn,
+            steps.iter().zip(&bodies).map(|(step, body)| (step.kind(), body.as_str())),
+        )?;
+        steps.into_iter().for_each(|step| progress.apply(step));
+        Ok(())
     }
 
     /// Counts usage and cost by model from the journal, even for a turn without an answer.
@@ -484,70 +512,5 @@ fn tools_of(messages: &[ChatMessage]) -> impl Iterator<Item = &str> {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::collections::BTreeMap;
-    use std::time::Duration;
-
-    use daoyou_channels::trust::TrustLists;
-    use jiff::tz::TimeZone;
-
-    use super::*;
-    use crate::bus::{InboundDraft, testing};
-    use crate::cron::{CronConfig, CronSettings};
-    use crate::store::inbox::NewInboxRow;
-    use crate::store::{Store, outbox};
-    use crate::text::Language;
-
-    fn rules() -> CronSettings {
-        CronSettings {
-            config: CronConfig::default(),
-            channels: BTreeMap::new(),
-            drain_timeout: Duration::ZERO,
-            zone: TimeZone::UTC,
-            phrases: Phrases::of(Language::En),
-            owner: Default::default(),
-            trust: TrustLists::default(),
-        }
-    }
-
-    /// Otherwise each retry of a failed turn would take a place of the channel's capacity until the next start.
-    #[tokio::test]
-    async fn the_reply_of_a_retried_turn_is_counted_once() {
-        let (_folder, store) = Store::temporary();
-        let (bus, turn) = (testing::bus(store.clone(), 10), Uuid::from_u128(1));
-        let counted = bus.clone();
-        let write = move |connection: &Connection| {
-            inbox::insert(connection, &NewInboxRow::sample(turn, "webhook:in:c"))?;
-            let mut waiting = Vec::new();
-            for _ in 0..3 {
-                inbox::requeue_done(connection, turn)?;
-                let rows = inbox::of_turn(connection, turn)?;
-                let (reply, error) = ("an error".to_owned(), Some("internal"));
-                let end = TurnEnd { reply, error, ..TurnEnd::bare(turn, rows, Phrases::of(Language::En)) };
-                let followed = end.commit(connection, &counted, &rules())?.followed;
-                followed.wake(&counted, &RetryScheduler::default(), "webhook:in");
-                waiting.push(counted.depths().1);
-            }
-            Ok(waiting)
-        };
-        assert_eq!(store.write(Durability::Logged, write).await.unwrap(), [1, 1, 1]);
-    }
-
-    /// A note whose end was rejected, or that crashed the gateway, has an error, but no chat to send it to.
-    #[tokio::test]
-    async fn the_end_of_a_note_sends_nothing() {
-        let (_folder, store) = Store::temporary();
-        let bus = testing::bus(store.clone(), 10);
-        let write = move |connection: &Connection| {
-            let note = SessionNote { note: "n".to_owned(), reply: "s".to_owned() };
-            let draft = InboundDraft::of_note(&note, "s".into());
-            draft.insert(connection)?;
-            let rows = inbox::of_turn(connection, draft.id)?;
-            let (reply, error) = ("an error".to_owned(), Some("internal"));
-            let end = TurnEnd { reply, error, ..TurnEnd::bare(draft.id, rows, Phrases::of(Language::En)) };
-            let committed = end.commit(connection, &bus, &rules())?;
-            Ok((committed.followed.reply, outbox::of_turn(connection, draft.id)?.len()))
-        };
-        assert_eq!(store.write(Durability::Logged, write).await.unwrap(), (None, 0));
-    }
-}
+#[path = "turn_end_tests.rs"]
+mod tests;

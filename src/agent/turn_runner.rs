@@ -223,7 +223,8 @@ impl TurnRunner {
                 images: attachments::images(rows),
             },
         };
-        TurnEnd { append: SessionAppend::Turn { user, context, reason }, ..end }
+        let answer = state.progress.answer_step().map(Box::new);
+        TurnEnd { append: SessionAppend::Turn { user, context, answer, reason }, ..end }
     }
 
     /// Returns true if the owner wrote every message of the turn at the terminal, on the page or by the API, where nobody else reads.

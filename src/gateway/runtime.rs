@@ -39,6 +39,7 @@ use crate::tools::{self, Processes, Tool, ToolDeps, ToolExecutor, ToolResultCach
 use crate::turn::context::conversation_context::{ContextBuilder, ContextSettings};
 use crate::turn::context::images::ImageLoader;
 use crate::turn::context::system_prompt::{PromptSkills, SystemPrompt};
+use crate::turn::context::window::HistoryCache;
 use crate::turn::middleware::{MiddlewareName, MiddlewareParts, MiddlewareStack, MiddlewareState};
 use crate::turn::orchestrators::ModelChains;
 use crate::turn::token_budget::TokenBudget;
@@ -221,6 +222,7 @@ impl Runtime {
                 models: commands.models.clone(),
                 tokens: Arc::new(TokenBudget::new(commands.context.store.clone())),
                 system: system.with_context(|| unopened(workspace))?,
+                history: HistoryCache::default(),
                 settings: ContextSettings {
                     model: agent.model.clone(),
                     memory_window: agent.memory_window,

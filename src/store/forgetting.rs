@@ -172,7 +172,8 @@ pub fn replace_body(connection: &Connection, session: &str, seq: i64, body: &str
     let role: Option<String> = select_optional(connection, sql, params![session, seq], |row| row.get(0))?;
     let digest = role.map(|role| messages::digest(&role, body));
     let sql = "UPDATE messages SET body = ?3, digest = ?4 WHERE session = ?1 AND seq = ?2";
-    execute(connection, sql, params![session, seq, body, digest]).map(drop)
+    execute(connection, sql, params![session, seq, body, digest])?;
+    messages::count_edit(connection, session)
 }
 
 /// Deletes the steps of a turn that has ended, and marks its output files for removal. A turn that is still running needs its steps.

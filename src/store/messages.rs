@@ -15,6 +15,8 @@ pub struct SessionHead {
     pub first_seq: i64,
     /// The seq of the next message.
     pub next_seq: i64,
+    /// How often messages of the session's log were changed or deleted.
+    pub edits: i64,
     /// The model chosen by `/model`.
     pub model: Option<String>,
     /// The agent chosen by `/agent`.
@@ -87,11 +89,12 @@ pub fn digest(role: &str, body: &str) -> [u8; 16] {
 
 /// Returns the head of a session; an unknown session is new.
 pub fn session(connection: &Connection, session: &str) -> Result<SessionHead, StoreError> {
-    let sql = "SELECT epoch, first_seq, next_seq, model, agent, owner, is_shared FROM sessions WHERE session = ?";
+    let sql =
+        "SELECT epoch, first_seq, next_seq, edits, model, agent, owner, is_shared FROM sessions WHERE session = ?";
     let head = select_optional(connection, sql, [session], |row| {
-        let (epoch, first_seq, next_seq) = (row.get(0)?, row.get(1)?, row.get(2)?);
-        let ownership = Ownership { owner: row.get(5)?, is_shared: row.get(6)? };
-        Ok(SessionHead { epoch, first_seq, next_seq, model: row.get(3)?, agent: row.get(4)?, ownership })
+        let (epoch, first_seq, next_seq, edits) = (row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?);
+        let ownership = Ownership { owner: row.get(6)?, is_shared: row.get(7)? };
+        Ok(SessionHead { epoch, first_seq, next_seq, edits, model: row.get(4)?, agent: row.get(5)?, ownership })
     })?;
     Ok(head.unwrap_or_default())
 }
@@ -231,6 +234,11 @@ pub fn list_of(connection: &Connection, prefix: &str, limit: u32) -> Result<Vec<
              model, title, created_at, updated_at
          FROM sessions s WHERE substr(session, 1, length(?1)) = ?1 ORDER BY updated_at DESC, session LIMIT ?2";
     select_parsed(connection, sql, params![prefix, limit], SessionSummary::read)
+}
+
+/// Counts a change or deletion of stored messages, so that nobody uses a copy of them any more.
+pub(super) fn count_edit(connection: &Connection, session: &str) -> Result<(), StoreError> {
+    execute(connection, "UPDATE sessions SET edits = edits + 1 WHERE session = ?", [session]).map(drop)
 }
 
 fn touch(connection: &Connection, session: &str, at: i64) -> Result<(), StoreError> {

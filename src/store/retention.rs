@@ -3,13 +3,15 @@
 //! Rows of `inbox` are never deleted, only emptied: their `(channel, external_id)` identifies a message that is sent again, and senders
 //! retry for days (Stripe for three, others for a week).
 
+use std::collections::BTreeSet;
+
 use daoyou_channels::settings::{ByteSize, Span};
 use rusqlite::{Connection, Statement, params};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::StoreError;
 use super::sql::{execute, select};
+use super::{StoreError, messages};
 
 /// How the store keeps what it holds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -121,8 +123,12 @@ fn execute_for_each(statement: &mut Statement<'_>, keys: &[String], before_ms: i
 pub fn prune_sessions(connection: &Connection, before_ms: i64) -> Result<usize, StoreError> {
     let sql = "DELETE FROM messages WHERE (session, seq) IN (
                 SELECT m.session, m.seq FROM sessions s JOIN messages m ON m.session = s.session
-                WHERE s.updated_at < ?1 LIMIT ?2)";
-    execute(connection, sql, params![before_ms, BATCH])
+                WHERE s.updated_at < ?1 LIMIT ?2) RETURNING session";
+    let pruned: Vec<String> = select(connection, sql, params![before_ms, BATCH], |row| row.get(0))?;
+    for session in pruned.iter().collect::<BTreeSet<_>>() {
+        messages::count_edit(connection, session)?;
+    }
+    Ok(pruned.len())
 }
 
 /// The condition for an ended row of the inbox that has content.

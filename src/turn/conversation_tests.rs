@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use uuid::Uuid;
 
-use super::context::window::{HistorySlice, HistoryWindow, choose, choose_again, read_messages};
+use super::context::window::{HistoryCache, HistorySlice, HistoryWindow, choose, choose_again};
 use super::orchestrators::Orchestrator;
 use super::progress::{ContextStep, OpenCall, StepBody, TurnProgress, session_messages};
 use super::turn_loop::CallIds;
@@ -260,23 +260,24 @@ async fn assert_taken(messages: Vec<ChatMessage>) {
 async fn run_session(store: &Store, session: &str, plans: Vec<Plan>) {
     let (most, tokens) = plans.first().map_or((1, 1), |plan| plan.window);
     let window = HistoryWindow { messages: most, tokens, rounds: None };
+    let cache = Arc::new(HistoryCache::default());
     for (number, plan) in plans.into_iter().enumerate() {
         let user = format!("{number} {}", "u".repeat(plan.user_bytes));
         let (key, is_new) = (session.to_owned(), plan.is_new);
-        let question = user.clone();
+        let (question, cache) = (user.clone(), cache.clone());
         let (given, context) = store
             .write(Durability::Logged, move |connection| {
                 if is_new {
                     messages::new_epoch(connection, &key)?;
                 }
                 let head = messages::session(connection, &key)?;
-                let HistorySlice { from, rows, .. } = choose(connection, &key, &head, window)?;
+                let HistorySlice { from, messages: log, .. } = choose(&cache, connection, &key, &head, window)?;
                 let (to, system, model) = (head.next_seq, String::new(), String::new());
                 let user = question.clone();
                 let context = ContextStep { system, from, to, user, model, ..ContextStep::default() };
-                assert_eq!(rows, choose_again(connection, &key, &context)?, "a restart gives the same");
-                assert!(rows.len() <= window.messages as usize, "{} of {window:?}", rows.len());
-                Ok((read_messages(&rows)?, context))
+                assert_eq!(log, choose_again(connection, &key, &context)?, "a restart gives the same");
+                assert!(log.len() <= window.messages as usize, "{} of {window:?}", log.len());
+                Ok((log.iter().map(|message| message.message.clone()).collect::<Vec<_>>(), context))
             })
             .await
             .unwrap();

@@ -8,6 +8,7 @@ use std::collections::HashSet;
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
 use uuid::Uuid;
@@ -69,9 +70,7 @@ impl FlightRecorder {
     /// Takes a slot for a turn. Dropping the slot releases it.
     pub fn take_slot(&self, turn: Uuid) -> FlightSlot<'_> {
         let at = self.file.is_some().then(|| self.slots.lock().take());
-        let slot = FlightSlot { recorder: self, at, turn };
-        slot.mark_working();
-        slot
+        FlightSlot { recorder: self, at, turn, is_waiting: AtomicBool::new(false) }
     }
 
     fn write(&self, at: u64, bytes: &[u8; SLOT_BYTES]) {
@@ -88,16 +87,21 @@ pub struct FlightSlot<'a> {
     recorder: &'a FlightRecorder,
     at: Option<u64>,
     turn: Uuid,
+    /// The file says that the turn is waiting.
+    is_waiting: AtomicBool,
 }
 
 impl FlightSlot<'_> {
     /// Records that the turn is working: a crash now may be its fault.
     pub fn mark_working(&self) {
-        self.record(WORKING);
+        if self.is_waiting.swap(false, Ordering::Relaxed) {
+            self.record(WORKING);
+        }
     }
 
     /// Records that the turn is waiting for a service.
     pub fn mark_waiting(&self) {
+        self.is_waiting.store(true, Ordering::Relaxed);
         self.record(WAITING);
     }
 
@@ -111,8 +115,8 @@ impl FlightSlot<'_> {
 
 impl Drop for FlightSlot<'_> {
     fn drop(&mut self) {
+        self.mark_working();
         if let Some(at) = self.at {
-            self.recorder.write(at, &[0; SLOT_BYTES]);
             self.recorder.slots.lock().free.push(at);
         }
     }

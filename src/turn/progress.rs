@@ -126,6 +126,11 @@ impl StepBody {
             Self::Note { .. } | Self::Waiting { .. } | Self::Retried => "note",
         }
     }
+
+    /// Returns true for a response without tool calls, after which the turn ends.
+    pub fn is_answer(&self) -> bool {
+        matches!(self, Self::Response { response, .. } if response.tool_calls.is_empty())
+    }
 }
 
 /// A tool call of the last response that has no result yet.
@@ -203,7 +208,7 @@ impl TurnProgress {
         Ok(progress)
     }
 
-    /// Applies a step that has just been written.
+    /// Applies a step that has just been recorded.
     pub fn apply(&mut self, step: StepBody) {
         match step {
             StepBody::Context(context) => {
@@ -252,6 +257,12 @@ impl TurnProgress {
                 self.waiting_since = None;
             }
         }
+    }
+
+    /// Returns the step of the turn's answer, if there is one.
+    pub fn answer_step(&self) -> Option<StepBody> {
+        let active_ms = u64::try_from(self.active.as_millis()).unwrap_or(u64::MAX);
+        self.answer.clone().map(|response| StepBody::Response { response, active_ms })
     }
 
     /// Returns the provider of the last response; empty before the first.

@@ -123,12 +123,13 @@ pub enum ApprovalDecision {
     Asked(Box<ToolOutcome>),
 }
 
-/// Stores the steps of a turn, except the context, before it returns; a store that cannot accept a step holds the turn.
+/// Stores the steps of a turn, except the context and the answer, before it returns; a store that cannot accept a step holds the turn.
 #[async_trait]
 pub trait Journal: Send + Sync {
     /// Records a step without effects. The start of a tool ([`StepBody::ToolStarted`]) is synced to disk before this returns. Other
     /// steps are in the store's write-ahead log then: they survive the death of the process, and reach the disk with the next synced
-    /// commit. The context is stored with the next step, since a restart composes the same one again.
+    /// commit. The context is stored with the next step, since a restart composes the same one again, and the answer with the end of the
+    /// turn, which follows at once.
     async fn record(&self, step: &StepBody) {
         self.record_with_effects(step, &[]).await;
     }
@@ -218,7 +219,7 @@ pub enum LoopOutcome {
 impl Turn<'_> {
     /// Runs from `progress` until there is an answer, or until other turns have to end first; returns `None` if the context's
     /// `cancel` came first. Every step is in the journal and in `progress` before the next one begins, so the turn can resume from
-    /// both wherever the future is dropped.
+    /// both wherever the future is dropped. The answer is in `progress` alone until the end of the turn.
     pub async fn run(&self, progress: &mut TurnProgress) -> Option<Result<LoopOutcome, TurnError>> {
         let clock = ActiveClock { began: Instant::now(), before: progress.active };
         let cancel = &self.tool_context.cancel;

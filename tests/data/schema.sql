@@ -555,7 +555,7 @@ CREATE TABLE sessions (
     model      TEXT,
     created_at INTEGER NOT NULL,
     updated_at INTEGER NOT NULL
-, owner TEXT, is_shared INTEGER NOT NULL DEFAULT 0, used_at INTEGER, identities_digest TEXT, agent TEXT, title TEXT, epoch_at INTEGER NOT NULL DEFAULT 0) WITHOUT ROWID
+, owner TEXT, is_shared INTEGER NOT NULL DEFAULT 0, used_at INTEGER, identities_digest TEXT, agent TEXT, title TEXT, epoch_at INTEGER NOT NULL DEFAULT 0, edits INTEGER NOT NULL DEFAULT 0) WITHOUT ROWID
 
 -- table skipped_messages on skipped_messages
 CREATE TABLE "skipped_messages" (

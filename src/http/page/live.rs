@@ -117,7 +117,6 @@ impl OpenTurn {
             "response" => {
                 let response: ChatResponse = serde_json::from_value(body["response"].take()).ok()?;
                 self.journaled.called.extend(response.tool_calls.iter().map(|call| call.id.clone()));
-                self.journaled.has_answer = response.tool_calls.is_empty();
                 add_response(&response, &mut self.events);
             }
             "tool_result" => {

@@ -34,13 +34,11 @@ pub struct LiveTurn {
     last: u64,
 }
 
-/// The calls and the answer in a turn's journal.
+/// The calls in the journal of a running turn. Its answer gets there with its end.
 #[derive(Debug, Default)]
 pub struct JournaledCalls {
     pub called: HashSet<String>,
     pub answered: HashSet<String>,
-    /// The last response has no calls, so it is the answer.
-    pub has_answer: bool,
 }
 
 impl LiveTurns {
@@ -127,11 +125,7 @@ impl LiveTurn {
     fn beyond(&self, journal: &JournaledCalls) -> Vec<TurnEvent> {
         let mut beyond = Vec::new();
         for response in &self.responses {
-            let calls: Vec<_> = response.iter().filter_map(called).collect();
-            let is_journaled = match calls.is_empty() {
-                true => journal.has_answer,
-                false => calls.iter().any(|id| journal.called.contains(*id)),
-            };
+            let is_journaled = response.iter().filter_map(called).any(|id| journal.called.contains(id));
             let new = response.iter().filter(|event| match event {
                 TurnEvent::ToolResult { id, .. } => !journal.answered.contains(id),
                 TurnEvent::ToolCall { id, .. } => !journal.called.contains(id),
@@ -207,16 +201,14 @@ mod tests {
             text("Now"),
         ];
         let turn = turn(&events);
-        let journal = |called: &[&'static str], answered: &[&'static str], has_answer| JournaledCalls {
+        let journal = |called: &[&'static str], answered: &[&'static str]| JournaledCalls {
             called: called.iter().map(|id| (*id).to_owned()).collect(),
             answered: answered.iter().map(|id| (*id).to_owned()).collect(),
-            has_answer,
         };
         let all = vec![text("Let me"), call("1", true), USAGE, result("1"), text("Now")];
-        assert_eq!(turn.beyond(&journal(&[], &[], false)), all, "nothing is in the journal");
-        assert_eq!(turn.beyond(&journal(&["1"], &[], false)), [result("1"), text("Now")]);
-        assert_eq!(turn.beyond(&journal(&["1"], &["1"], false)), [text("Now")]);
-        assert_eq!(turn.beyond(&journal(&["1"], &["1"], true)), [], "the answer is in the journal, too");
+        assert_eq!(turn.beyond(&journal(&[], &[])), all, "nothing is in the journal");
+        assert_eq!(turn.beyond(&journal(&["1"], &[])), [result("1"), text("Now")]);
+        assert_eq!(turn.beyond(&journal(&["1"], &["1"])), [text("Now")]);
     }
 
     #[test]

@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::assemble::AnthropicAssembler;
 use super::parameters::ModelParameters;
 use super::wire::{AnthropicRequest, LEAST_THINKING, RequestOptions, definitions};
-use crate::llm::remote::{Assemble, Dialect, LearnedByModel, ToolNames, ToolSerializer};
+use crate::llm::remote::{Assemble, Dialect, LearnedByModel, ToolNames, ToolSerializer, serialize_body};
 use crate::llm::{ChatRequest, DeltaSink};
 
 static HEADERS: [(HeaderName, HeaderValue); 1] =
@@ -54,7 +54,7 @@ impl Dialect for AnthropicDialect {
         let learned = self.learned.get(&request.model).unwrap_or_default();
         let options = RequestOptions { provider: &self.provider, thinking: self.thinking, learned, stream };
         let tools = self.written.get(&request.tools, (), || definitions(&request.tools, names))?;
-        serde_json::to_vec(&AnthropicRequest::new(request, names, options, tools)?)
+        serialize_body(&AnthropicRequest::new(request, names, options, tools)?)
     }
 
     fn learn(&self, model: &str, sent: &Value, refusal: &str) -> Option<&'static str> {

@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::assemble::OpenaiAssembler;
 use super::quirks::{FixedQuirks, Quirks, ToolForm};
 use super::wire::{OpenaiRequest, definitions};
-use crate::llm::remote::{Assemble, Dialect, LearnedByModel, ToolNames, ToolSerializer};
+use crate::llm::remote::{Assemble, Dialect, LearnedByModel, ToolNames, ToolSerializer, serialize_body};
 use crate::llm::services::{KnownService, USUAL_RULES};
 use crate::llm::{ChatRequest, DeltaSink, ProviderConfig};
 
@@ -61,7 +61,7 @@ impl Dialect for OpenaiDialect {
         let quirks = self.quirks(&request.model);
         let form = quirks.tools;
         let tools = self.written.get(&request.tools, form, || definitions(&request.tools, names, form))?;
-        serde_json::to_vec(&OpenaiRequest::new(request, names, stream, &quirks, &self.provider, tools))
+        serialize_body(&OpenaiRequest::new(request, names, stream, &quirks, &self.provider, tools))
     }
 
     fn learn(&self, model: &str, sent: &Value, refusal: &str) -> Option<&'static str> {

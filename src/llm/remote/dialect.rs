@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use reqwest::Response;
 use reqwest::header::{HeaderName, HeaderValue};
+use serde::Serialize;
 use serde_json::Value;
 
 use super::ToolNames;
@@ -18,6 +19,18 @@ const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
 const HEAD_LIMIT: usize = 1_000;
 /// The fields of an event stream; a comment has an empty name.
 const EVENT_FIELDS: [&str; 5] = ["", "data", "event", "id", "retry"];
+/// The usual size of a request's body, in bytes: a buffer that begins small is copied several times while it grows.
+const BODY_BYTES: usize = 16 << 10;
+
+/// Serializes the body of a request.
+///
+/// # Errors
+/// The body cannot be serialized.
+pub fn serialize_body(body: &impl Serialize) -> serde_json::Result<Vec<u8>> {
+    let mut bytes = Vec::with_capacity(BODY_BYTES);
+    serde_json::to_writer(&mut bytes, body)?;
+    Ok(bytes)
+}
 
 /// One protocol, which writes requests and reads answers. No IO.
 pub trait Dialect: Send + Sync {

@@ -22,7 +22,7 @@ pub use client::{
 };
 #[cfg(any(test, fuzzing))]
 pub(super) use dialect::AnswerBody;
-pub use dialect::{Assemble, Dialect, read_capped};
+pub use dialect::{Assemble, Dialect, read_capped, serialize_body};
 pub use embed::{EmbeddingBatch, EmbeddingDeadline};
 pub use learned::LearnedByModel;
 pub use names::{ToolNames, is_json_object, numbered_name, unique_call_id};

@@ -1,12 +1,12 @@
 //! Compacts a conversation that the model rejects as too long: drops the older half of the history, then cuts long
 //! results of this turn's tools, then drops the whole history. The message itself is never changed.
 
+use std::sync::Arc;
+
 use daoyou_channels::SessionKey;
 
-use super::window::choose_again;
+use super::window::{LoggedMessage, choose_again};
 use crate::chat::ChatMessage;
-use crate::llm::estimate_tokens;
-use crate::store::messages::MessageRow;
 use crate::store::{Store, StoreError};
 use crate::tools::{OutputLimit, truncate_middle};
 use crate::turn::progress::{ContextStep, TurnProgress};
@@ -22,8 +22,8 @@ pub fn compact(
 ) -> Result<Option<ContextStep>, StoreError> {
     let Some(context) = &progress.context else { return Ok(None) };
     let key = session.to_string();
-    let rows = store.read_here(|connection| choose_again(connection, &key, context))?;
-    let smaller = smaller(context, &rows, progress);
+    let log = store.read_here(|connection| choose_again(connection, &key, context))?;
+    let smaller = smaller(context, &log, progress);
     if let Some(smaller) = &smaller {
         let (messages, compactions) = (smaller.from - context.from, smaller.compactions);
         tracing::warn!(%session, messages, compactions, "the model refused the conversation as too long; it is given less");
@@ -43,17 +43,17 @@ fn result_chars(compactions: u8) -> Option<usize> {
     }
 }
 
-/// Returns the next smaller context after `context`, where `rows` is the history of `context`; `None` if nothing more can be left
+/// Returns the next smaller context after `context`, where `log` is the history of `context`; `None` if nothing more can be left
 /// out.
-fn smaller(context: &ContextStep, rows: &[MessageRow], progress: &TurnProgress) -> Option<ContextStep> {
+fn smaller(context: &ContextStep, log: &[Arc<LoggedMessage>], progress: &TurnProgress) -> Option<ContextStep> {
     let longest = progress.messages.iter().filter_map(result_of).map(|content| content.chars().count()).max();
     (context.compactions + 1..=MOST).find_map(|compactions| {
         let from = match compactions {
-            1 => half(rows, context.to),
+            1 => half(log, context.to),
             2 => context.from,
             _ => context.to,
         };
-        let leaves_out = rows.first().is_some_and(|row| row.seq < from);
+        let leaves_out = log.first().is_some_and(|message| message.seq < from);
         let cuts = longest > result_chars(compactions) && result_chars(compactions).is_some();
         (leaves_out || cuts).then(|| ContextStep { from, compactions, ..context.clone() })
     })
@@ -81,31 +81,30 @@ fn result_of(message: &ChatMessage) -> Option<&str> {
 }
 
 /// Returns the seq at which the newer half begins. It is the seq of a user's message, so that no turn is split.
-fn half(rows: &[MessageRow], end: i64) -> i64 {
-    let whole: usize = rows.iter().map(|row| estimate_tokens(&row.body)).sum();
+fn half(log: &[Arc<LoggedMessage>], end: i64) -> i64 {
+    let whole: usize = log.iter().map(|message| message.tokens).sum();
     let mut left_out = 0;
-    let younger = rows.iter().skip_while(|row| {
+    let mut younger = log.iter().skip_while(|message| {
         let is_older = left_out * 2 < whole;
-        left_out += estimate_tokens(&row.body);
+        left_out += message.tokens;
         is_older
     });
-    younger.filter(|row| row.role == "user").map(|row| row.seq).next().unwrap_or(end)
+    younger.find(|message| message.is_of_user()).map_or(end, |message| message.seq)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn rows(bodies: &[(&str, usize)]) -> Vec<MessageRow> {
-        let row = |(seq, (role, size)): (i64, &(&str, usize))| MessageRow {
-            epoch: 0,
-            seq,
-            role: (*role).to_owned(),
-            body: "x".repeat(*size),
-            turn: String::new(),
-            at: 0,
+    fn log(tokens: &[(&str, usize)]) -> Vec<Arc<LoggedMessage>> {
+        let message = |(seq, (role, tokens)): (i64, &(&str, usize))| {
+            let message = match *role {
+                "user" => ChatMessage::user(""),
+                _ => ChatMessage::assistant(""),
+            };
+            Arc::new(LoggedMessage { seq, turn: String::new(), bytes: *tokens, tokens: *tokens, message })
         };
-        (10..).zip(bodies).map(row).collect()
+        (10..).zip(tokens).map(message).collect()
     }
 
     fn progress(result: usize) -> TurnProgress {
@@ -138,7 +137,7 @@ mod tests {
             (&uneven, 0, &[(12, 1), (15, 3)]),
         ];
         for (history, result, expected) in table {
-            let all = rows(history);
+            let all = log(history);
             let to = 10 + i64::try_from(history.len()).unwrap();
             let mut context = ContextStep { from: 10, to, ..ContextStep::default() };
             let mut steps = Vec::new();

@@ -9,7 +9,7 @@ use sha2::{Digest, Sha256};
 
 use super::private_memory;
 use super::system_prompt::{SystemPrompt, SystemText, with_memory};
-use super::window::{self, HistorySlice, HistoryWindow};
+use super::window::{self, HistoryCache, HistorySlice, HistoryWindow, LoggedMessage};
 use crate::chat::{ChatMessage, ToolSpec};
 use crate::guard::Taint;
 use crate::llm::{Models, TokenFactor, estimate_tokens};
@@ -157,6 +157,7 @@ pub struct ContextBuilder {
     pub models: Arc<Models>,
     pub tokens: Arc<TokenBudget>,
     pub system: SystemPrompt,
+    pub history: HistoryCache,
     pub settings: ContextSettings,
 }
 
@@ -179,7 +180,7 @@ impl ContextBuilder {
         let owner = person.clone().and_then(|person| agent.memory.owner(person));
         let origin = TurnOrigin::parse(&last.origin);
         let is_fresh = origin.settings.fresh;
-        let (mut conversation, rows, is_shared) = self.store.read_here(|connection| {
+        let (mut conversation, log, is_shared) = self.store.read_here(|connection| {
             let head = messages::session(connection, &key)?;
             let turn = AnsweredTurn { session: &key, place: (&last.channel, &last.chat_id), origin: &origin };
             let is_shared = turn.is_read_by_others(connection, person.as_ref(), &settings.identities)?;
@@ -190,7 +191,7 @@ impl ContextBuilder {
                 Some(context) => query.load_again(context)?,
                 None => query.load(&state, is_fresh)?,
             };
-            let (from, rows, is_full) = match context {
+            let (from, log, is_full) = match context {
                 Some(context) => (context.from, window::choose_again(connection, &key, context)?, false),
                 None if is_fresh => (head.next_seq, Vec::new(), false),
                 None => {
@@ -199,17 +200,18 @@ impl ContextBuilder {
                     let uncovered = SessionHead { first_seq, ..head.clone() };
                     let memory = memory.tokens() + usize::try_from(settings.config.hit_tokens).unwrap_or(usize::MAX);
                     let window = self.window(&head, last, (system, tools, agent), memory);
-                    let HistorySlice { from, rows, is_full } = window::choose(connection, &key, &uncovered, window)?;
-                    (from, rows, is_full)
+                    let HistorySlice { from, messages, is_full } =
+                        window::choose(&self.history, connection, &key, &uncovered, window)?;
+                    (from, messages, is_full)
                 }
             };
             let (owners, forget_count) = (query.owners(), forgetting::count(connection)?);
             let taint = approvals::taint_of_epoch(connection, &key, head.epoch)?;
             let context =
                 ConversationContext { taint, head, messages: Vec::new(), from, is_full, memory, owners, forget_count };
-            Ok((context, rows, is_shared))
+            Ok((context, log, is_shared))
         })?;
-        conversation.messages = window::read_messages(&rows)?;
+        conversation.messages = log.iter().map(|logged: &Arc<LoggedMessage>| logged.message.clone()).collect();
         if is_shared {
             private_memory::strip(&mut conversation.messages);
         }

@@ -1,4 +1,10 @@
-//! The part of a session's log that goes into a request: whole turns, within limits of messages and tokens.
+//! The part of a session's log that goes into a request: whole turns, within limits of messages and tokens. The messages of recently
+//! used sessions stay in memory, so that a turn reads and parses only what was added since the last one.
+
+use std::sync::Arc;
+
+use moka::policy::EvictionPolicy;
+use moka::sync::Cache;
 
 use crate::chat::ChatMessage;
 use crate::llm::estimate_tokens;
@@ -19,9 +25,9 @@ pub struct HistoryWindow {
 
 /// The messages of a session that a turn sends.
 pub struct HistorySlice {
-    /// The seq of the first of `rows`.
+    /// The seq of the first of `messages`.
     pub from: i64,
-    pub rows: Vec<MessageRow>,
+    pub messages: Vec<Arc<LoggedMessage>>,
     /// The messages fill the space, or nearly; older messages should be summarised.
     pub is_full: bool,
 }
@@ -29,7 +35,11 @@ pub struct HistorySlice {
 /// Chooses the newest whole turns of the session within the window. The start stays the same as in the turn before, so that
 /// consecutive requests share their beginning. When the space is full, one cut removes so many messages that the new start stays for
 /// many turns. The limit of messages moves the start in steps of a quarter of the window.
+///
+/// # Errors
+/// The store cannot be read, or a message in the window of messages cannot, even if the limit of tokens leaves it out.
 pub fn choose(
+    cache: &HistoryCache,
     connection: &Connection,
     session: &str,
     head: &SessionHead,
@@ -39,30 +49,28 @@ pub fn choose(
     let step = (size / 4).max(1);
     let earliest = (head.next_seq - size).max(head.first_seq);
     let from = if earliest == head.first_seq { earliest } else { round_up(earliest, step) };
-    let mut rows = messages::range(connection, session, from, head.next_seq)?;
-    let bytes: usize = rows.iter().map(|row| row.body.len()).sum();
-    // No token is shorter than a byte, so most sessions need not be counted.
-    let (cut, is_full) = if bytes <= window.tokens * REFILLED / 100 {
+    let mut log = cache.since(connection, (session, head), from)?;
+    let turns: Vec<(usize, bool)> = log.iter().map(|message| (message.tokens, message.is_of_user())).collect();
+    // Most sessions are so short that nothing is cut.
+    let (cut, is_full) = if turns.iter().map(|(tokens, _)| tokens).sum::<usize>() <= share(window.tokens, REFILLED) {
         (0, false)
     } else {
-        let turns: Vec<(usize, bool)> =
-            rows.iter().map(|row| (estimate_tokens(&row.body), row.role == "user")).collect();
-        let before = previous_window_start(connection, &rows)?;
-        let before = before.and_then(|before| rows.iter().position(|row| row.seq >= before)).unwrap_or(0);
+        let before = previous_window_start(connection, &log)?;
+        let before = before.and_then(|before| log.iter().position(|message| message.seq >= before)).unwrap_or(0);
         cut_at(&turns, before, window.tokens)
     };
     // A turn begins with the user's message; half a turn would leave a tool result without its call. If the newest turn alone is too
     // long, its end is sent, so that the model can continue after "go on".
-    let whole = (cut..rows.len()).find(|at| rows[*at].role == "user");
-    let end = || (cut + 1..rows.len()).find(|at| rows[*at].role == "assistant");
-    rows.drain(..whole.or_else(end).unwrap_or(rows.len()));
+    let whole = (cut..log.len()).find(|at| log[*at].is_of_user());
+    let end = || (cut + 1..log.len()).find(|at| matches!(log[*at].message, ChatMessage::Assistant { .. }));
+    log.drain(..whole.or_else(end).unwrap_or(log.len()));
     if let Some(rounds) = window.rounds.and_then(|rounds| usize::try_from(rounds).ok()) {
-        let begins: Vec<usize> = (0..rows.len()).filter(|at| rows[*at].role == "user").collect();
+        let begins: Vec<usize> = (0..log.len()).filter(|at| log[*at].is_of_user()).collect();
         let first = begins.len().checked_sub(rounds).and_then(|at| begins.get(at));
-        rows.drain(..first.copied().unwrap_or(0));
+        log.drain(..first.copied().unwrap_or(0));
     }
-    let from = rows.first().map_or(head.next_seq, |row| row.seq);
-    Ok(HistorySlice { from, rows: with_question(connection, session, rows)?, is_full })
+    let from = log.first().map_or(head.next_seq, |message| message.seq);
+    Ok(HistorySlice { from, messages: with_question(connection, session, log)?, is_full })
 }
 
 /// Returns the index of the first message that is sent, and whether the sent messages fill the space. `messages` has the tokens of
@@ -77,7 +85,7 @@ fn cut_at(messages: &[(usize, bool)], before: usize, room: usize) -> (usize, boo
         })
         .collect();
     behind.reverse();
-    let share = |percent: usize| room / 100 * percent + room % 100 * percent / 100;
+    let share = |percent: usize| share(room, percent);
     let tokens = |from: usize| behind.get(from).copied().unwrap_or(0);
     // The available space has grown, so older messages fit again.
     let start = if tokens(0) <= share(REFILLED) { 0 } else { before };
@@ -93,6 +101,11 @@ fn cut_at(messages: &[(usize, bool)], before: usize, room: usize) -> (usize, boo
     (cut.or_else(last_turn).or_else(part_of_turn).unwrap_or(messages.len()), true)
 }
 
+/// Returns `percent` of `room`.
+fn share(room: usize, percent: usize) -> usize {
+    room / 100 * percent + room % 100 * percent / 100
+}
+
 /// The target of a cut is at most this share of the space, in percent. A last turn that is longer stays whole if it fits.
 const REFILLED: usize = 60;
 /// The target is so small that this many turns of average size fit before the next cut.
@@ -105,8 +118,8 @@ const FULL: usize = 90;
 const LOOKED_BACK: usize = 8;
 
 /// Returns the seq at which the window of the last turn began.
-fn previous_window_start(connection: &Connection, rows: &[MessageRow]) -> Result<Option<i64>, StoreError> {
-    let mut turns: Vec<&str> = rows.iter().rev().map(|row| row.turn.as_str()).collect();
+fn previous_window_start(connection: &Connection, log: &[Arc<LoggedMessage>]) -> Result<Option<i64>, StoreError> {
+    let mut turns: Vec<&str> = log.iter().rev().map(|message| message.turn.as_str()).collect();
     turns.dedup();
     for turn in turns.into_iter().take(LOOKED_BACK) {
         let Some(body) = turn_steps::last_of_kind(connection, turn, "context")? else { continue };
@@ -119,15 +132,15 @@ fn previous_window_start(connection: &Connection, rows: &[MessageRow]) -> Result
 fn with_question(
     connection: &Connection,
     session: &str,
-    mut rows: Vec<MessageRow>,
-) -> Result<Vec<MessageRow>, StoreError> {
-    if let Some(first) = rows.first().filter(|row| row.role != "user")
+    mut log: Vec<Arc<LoggedMessage>>,
+) -> Result<Vec<Arc<LoggedMessage>>, StoreError> {
+    if let Some(first) = log.first().filter(|message| !message.is_of_user())
         && let Some(question) = messages::user_before(connection, session, first.seq)?
         && question.turn == first.turn
     {
-        rows.insert(0, question);
+        log.insert(0, LoggedMessage::parse(question)?);
     }
-    Ok(rows)
+    Ok(log)
 }
 
 /// Returns the messages that the turn sent before a restart.
@@ -135,51 +148,142 @@ pub fn choose_again(
     connection: &Connection,
     session: &str,
     context: &ContextStep,
-) -> Result<Vec<MessageRow>, StoreError> {
-    with_question(connection, session, messages::range(connection, session, context.from, context.to)?)
-}
-
-/// Parses rows into messages.
-pub fn read_messages(rows: &[MessageRow]) -> Result<Vec<ChatMessage>, StoreError> {
-    rows.iter().map(|row| serde_json::from_str(&row.body).map_err(StoreError::from)).collect()
+) -> Result<Vec<Arc<LoggedMessage>>, StoreError> {
+    with_question(connection, session, read(connection, session, context.from, context.to)?)
 }
 
 fn round_up(value: i64, step: i64) -> i64 {
     value + (step - value.rem_euclid(step)) % step
 }
 
+/// The most memory for the kept messages, in bytes of their JSON and [`ENTRY_BYTES`] for each, and for each session.
+const CAPACITY: u64 = 4 << 20;
+
+/// What a message or a session needs in memory beside its text.
+const ENTRY_BYTES: usize = 200;
+
+/// A message of a session's log.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LoggedMessage {
+    pub seq: i64,
+    pub turn: String,
+    /// The length of its JSON in bytes, and an estimate of its tokens.
+    pub bytes: usize,
+    pub tokens: usize,
+    pub message: ChatMessage,
+}
+
+impl LoggedMessage {
+    /// Parses a row of the log.
+    ///
+    /// # Errors
+    /// The row's body is no message.
+    pub fn parse(row: MessageRow) -> Result<Arc<Self>, StoreError> {
+        let MessageRow { seq, turn, body, .. } = row;
+        let (bytes, tokens) = (body.len(), estimate_tokens(&body));
+        Ok(Arc::new(Self { seq, turn, bytes, tokens, message: serde_json::from_str(&body)? }))
+    }
+
+    /// Returns true if a person's message begins a turn here.
+    pub fn is_of_user(&self) -> bool {
+        matches!(self.message, ChatMessage::User { .. })
+    }
+}
+
+/// Reads the messages of `from..to` from the store, in order.
+///
+/// # Errors
+/// The store cannot be read, or a row is no message.
+pub fn read(connection: &Connection, session: &str, from: i64, to: i64) -> Result<Vec<Arc<LoggedMessage>>, StoreError> {
+    messages::range(connection, session, from, to)?.into_iter().map(LoggedMessage::parse).collect()
+}
+
+/// The newest messages of recently used sessions, by session.
+pub struct HistoryCache(Cache<String, Arc<KnownMessages>>);
+
+/// All messages of one session in `from..to`.
+struct KnownMessages {
+    /// The [`SessionHead::edits`] with which they were read: while it stays the same, none of them has been changed or deleted.
+    edits: i64,
+    from: i64,
+    to: i64,
+    messages: Vec<Arc<LoggedMessage>>,
+}
+
+impl KnownMessages {
+    /// Returns about how much memory this and the key of the session take, in bytes.
+    fn bytes(&self, session: &str) -> u32 {
+        let messages: usize = self.messages.iter().map(|message| message.bytes + ENTRY_BYTES).sum();
+        u32::try_from(session.len() + ENTRY_BYTES + messages).unwrap_or(u32::MAX)
+    }
+}
+
+impl Default for HistoryCache {
+    fn default() -> Self {
+        let sessions = Cache::builder().max_capacity(CAPACITY).eviction_policy(EvictionPolicy::lru());
+        Self(sessions.weigher(|session: &String, known: &Arc<KnownMessages>| known.bytes(session)).build())
+    }
+}
+
+impl HistoryCache {
+    /// Returns the messages from `from` to the end of the session, in order. `head` must come from the same read transaction.
+    ///
+    /// # Errors
+    /// Those of [`read`].
+    pub fn since(
+        &self,
+        connection: &Connection,
+        (session, head): (&str, &SessionHead),
+        from: i64,
+    ) -> Result<Vec<Arc<LoggedMessage>>, StoreError> {
+        let (edits, to) = (head.edits, head.next_seq);
+        let is_usable = |known: &Arc<KnownMessages>| known.edits == edits && (known.from..=known.to).contains(&from);
+        let known = self.0.get(session).filter(is_usable);
+        let (mut messages, next) = match &known {
+            // A transaction that began before the newest messages were added does not see them.
+            Some(known) => {
+                let wanted = known.messages.iter().filter(|message| (from..to).contains(&message.seq));
+                (wanted.cloned().collect(), known.to)
+            }
+            None => (Vec::new(), from),
+        };
+        if next < to || known.is_none() {
+            messages.extend(read(connection, session, next, to)?);
+            let known = KnownMessages { edits, from, to, messages: messages.clone() };
+            self.0.insert(session.to_owned(), Arc::new(known));
+        }
+        Ok(messages)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::Store;
+    use crate::store::{Durability, Store, forgetting, retention};
     use uuid::Uuid;
 
     #[tokio::test]
     async fn the_window_holds_whole_turns_and_its_start_moves_in_steps() {
         let (_folder, store) = Store::temporary();
+        let cache = HistoryCache::default();
         let mut starts = Vec::new();
         for _ in 0..40 {
             store
-                .write(crate::store::Durability::Logged, |connection| {
+                .write(Durability::Logged, |connection| {
                     let turn = [ChatMessage::user("hello"), ChatMessage::assistant("hi")];
                     let rows = turn.iter().map(|m| (m.role(), serde_json::to_string(m).unwrap()));
                     messages::append(connection, "cli:direct", Uuid::now_v7(), rows)
                 })
                 .await
                 .unwrap();
-            let HistorySlice { from, rows, .. } = store
-                .read(|connection| {
+            let HistorySlice { from, messages, .. } = store
+                .read_here(|connection| {
                     let head = messages::session(connection, "cli:direct")?;
-                    choose(
-                        connection,
-                        "cli:direct",
-                        &head,
-                        HistoryWindow { messages: 16, tokens: 10_000, rounds: None },
-                    )
+                    let window = HistoryWindow { messages: 16, tokens: 10_000, rounds: None };
+                    choose(&cache, connection, "cli:direct", &head, window)
                 })
-                .await
                 .unwrap();
-            assert!(rows.len() <= 16 && rows[0].role == "user");
+            assert!(messages.len() <= 16 && messages[0].is_of_user());
             starts.push(from);
         }
         starts.dedup();
@@ -201,13 +305,14 @@ mod tests {
             });
         }
         turn.push(ChatMessage::assistant("I stopped at the limit"));
-        let (head, from, rows, again) = store
-            .write(crate::store::Durability::Logged, move |connection| {
+        let (head, from, log, again) = store
+            .write(Durability::Logged, move |connection| {
                 let rows = turn.iter().map(|m| (m.role(), serde_json::to_string(m).unwrap()));
                 messages::append(connection, "s", Uuid::now_v7(), rows)?;
                 let head = messages::session(connection, "s")?;
-                let HistorySlice { from, rows, .. } =
-                    choose(connection, "s", &head, HistoryWindow { messages: 8, tokens: 10_000, rounds: None })?;
+                let (cache, window) =
+                    (HistoryCache::default(), HistoryWindow { messages: 8, tokens: 10_000, rounds: None });
+                let HistorySlice { from, messages, .. } = choose(&cache, connection, "s", &head, window)?;
                 let context = ContextStep {
                     system: String::new(),
                     from,
@@ -216,13 +321,13 @@ mod tests {
                     ..ContextStep::default()
                 };
                 let again = choose_again(connection, "s", &context)?;
-                Ok((head, from, rows, again))
+                Ok((head, from, messages, again))
             })
             .await
             .unwrap();
         assert_eq!((head.next_seq, from), (42, 35));
-        assert_eq!(rows, again, "a restart gives the same");
-        let mut given = read_messages(&rows).unwrap();
+        assert_eq!(log, again, "a restart gives the same");
+        let mut given: Vec<_> = log.iter().map(|message| message.message.clone()).collect();
         assert_eq!((given.len(), &given[0]), (8, &ChatMessage::user("count to twenty")));
         given.push(ChatMessage::user("go on"));
         assert_eq!(crate::llm::check_messages(&given), Ok(()));
@@ -231,8 +336,8 @@ mod tests {
     #[tokio::test]
     async fn a_tight_token_budget_drops_the_oldest_turns() {
         let (_folder, store) = Store::temporary();
-        let rows = store
-            .write(crate::store::Durability::Logged, |connection| {
+        let log = store
+            .write(Durability::Logged, |connection| {
                 for number in 0..20 {
                     let turn =
                         [ChatMessage::user(format!("{number} {}", "word ".repeat(100))), ChatMessage::assistant("hi")];
@@ -240,12 +345,15 @@ mod tests {
                     messages::append(connection, "s", Uuid::now_v7(), rows)?;
                 }
                 let head = messages::session(connection, "s")?;
-                Ok(choose(connection, "s", &head, HistoryWindow { messages: 100, tokens: 1_000, rounds: None })?.rows)
+                let (cache, window) =
+                    (HistoryCache::default(), HistoryWindow { messages: 100, tokens: 1_000, rounds: None });
+                Ok(choose(&cache, connection, "s", &head, window)?.messages)
             })
             .await
             .unwrap();
-        let tokens: usize = rows.iter().map(|row| estimate_tokens(&row.body)).sum();
-        assert!(tokens <= 1_000 && rows[0].role == "user" && rows.last().is_some_and(|row| row.seq == 39), "{tokens}");
+        let tokens: usize = log.iter().map(|message| message.tokens).sum();
+        let is_newest = log.last().is_some_and(|message| message.seq == 39);
+        assert!(tokens <= 1_000 && log[0].is_of_user() && is_newest, "{tokens}");
     }
 
     /// Input: the tokens of each turn, the start before the cut, and the room. Expected: the start after the cut, in turns, and
@@ -272,5 +380,57 @@ mod tests {
         // Of a turn that alone is too long, the end is kept.
         assert_eq!(cut_at(&[(500, true), (400, false), (400, false)], 0, 500), (2, true));
         assert_eq!(cut_at(&[], 0, 0), (0, false));
+    }
+
+    #[tokio::test]
+    async fn kept_messages_are_those_of_the_store() {
+        let (_folder, store) = Store::temporary();
+        let check = |connection: &Connection| {
+            let cache = HistoryCache::default();
+            let add = |count: usize| {
+                let turn = (0..count).map(|n| ("user", format!(r#"{{"role":"user","content":"hello {n}"}}"#)));
+                messages::append(connection, "s", Uuid::now_v7(), turn)
+            };
+            let check = |from: i64, expected: usize| {
+                let head = messages::session(connection, "s")?;
+                let found = cache.since(connection, ("s", &head), from)?;
+                assert_eq!(found, read(connection, "s", from, head.next_seq)?, "from {from}");
+                assert_eq!(found.len(), expected, "from {from}");
+                Ok::<_, StoreError>(head)
+            };
+            check(0, 0)?;
+            add(3)?;
+            let earlier = check(0, 3)?;
+            add(2)?;
+            for (from, expected) in [(0, 5), (2, 3), (1, 4), (5, 0), (0, 5)] {
+                check(from, expected)?;
+            }
+            assert_eq!(cache.since(connection, ("s", &earlier), 1)?.len(), 2, "an earlier transaction");
+            check(0, 5)?;
+            forgetting::replace_body(connection, "s", 1, r#"{"role":"user","content":"[forgotten]"}"#)?;
+            check(0, 5)?;
+            retention::prune_sessions(connection, i64::MAX)?;
+            check(0, 0)?;
+            Ok(())
+        };
+        store.write(Durability::Logged, check).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn kept_messages_are_not_read_again() {
+        let (_folder, store) = Store::temporary();
+        let check = |connection: &Connection| {
+            let cache = HistoryCache::default();
+            let body = r#"{"role":"user","content":"hello"}"#;
+            let head = messages::append(connection, "s", Uuid::now_v7(), [("user", body.to_owned())].into_iter())?;
+            let before = cache.since(connection, ("s", &head), 0)?;
+            connection.execute("UPDATE messages SET body = 'without a new count of edits'", [])?;
+            assert_eq!(cache.since(connection, ("s", &head), 0)?, before);
+            // Sessions without messages must not fill the memory either.
+            let empty = KnownMessages { edits: 0, from: 0, to: 0, messages: Vec::new() };
+            assert!(empty.bytes("s") > 1);
+            Ok(())
+        };
+        store.write(Durability::Logged, check).await.unwrap();
     }
 }
