@@ -174,11 +174,7 @@ pub struct LoggedMessage {
 }
 
 impl LoggedMessage {
-    /// Parses a row of the log.
-    ///
-    /// # Errors
-    /// The row's body is no message.
-    pub fn parse(row: MessageRow) -> Result<Arc<Self>, StoreError> {
+    fn parse(row: MessageRow) -> Result<Arc<Self>, StoreError> {
         let MessageRow { seq, turn, body, .. } = row;
         let (bytes, tokens) = (body.len(), estimate_tokens(&body));
         Ok(Arc::new(Self { seq, turn, bytes, tokens, message: serde_json::from_str(&body)? }))
@@ -191,10 +187,7 @@ impl LoggedMessage {
 }
 
 /// Reads the messages of `from..to` from the store, in order.
-///
-/// # Errors
-/// The store cannot be read, or a row is no message.
-pub fn read(connection: &Connection, session: &str, from: i64, to: i64) -> Result<Vec<Arc<LoggedMessage>>, StoreError> {
+fn read(connection: &Connection, session: &str, from: i64, to: i64) -> Result<Vec<Arc<LoggedMessage>>, StoreError> {
     messages::range(connection, session, from, to)?.into_iter().map(LoggedMessage::parse).collect()
 }
 
@@ -227,10 +220,7 @@ impl Default for HistoryCache {
 
 impl HistoryCache {
     /// Returns the messages from `from` to the end of the session, in order. `head` must come from the same read transaction.
-    ///
-    /// # Errors
-    /// Those of [`read`].
-    pub fn since(
+    fn since(
         &self,
         connection: &Connection,
         (session, head): (&str, &SessionHead),
