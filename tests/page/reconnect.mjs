@@ -1,7 +1,7 @@
 // The gateway dies while an answer streams, and comes back: the page says so, shows the whole answer once, and sends what was written
 // meanwhile.
 
-import { ask, assert, login, say, story, until, waitIdle, waitText } from "./support.mjs";
+import { ask, assert, login, say, story, until, url, waitIdle, waitText } from "./support.mjs";
 
 await story(
   async ({ page }) => {
@@ -36,6 +36,52 @@ await story(
     await page.locator(".send-failed").waitFor();
     await page.unroute("**/api/chat");
     await waitText(page, "echo: once more");
+
+    // A conversation that could not be read is read again, also if nothing more happens in it.
+    let failures = 0;
+    const fail = (route) => {
+      failures += 1;
+      return route.fulfill({ status: 503, json: { error: { code: "busy", message: "try again" } } });
+    };
+    await page.route("**/live", fail);
+    const session = decodeURIComponent(new URL(page.url()).hash.split("/").at(-1));
+    const data = { session, content: "from elsewhere" };
+    const sent = await page.request.post(`${url}/api/chat`, { headers: { "X-Daoyou": "page", Origin: url }, data });
+    assert.equal(sent.status(), 202, await sent.text());
+    await waitText(page, "echo: from elsewhere");
+    while (failures < 8) await page.waitForRequest("**/live");
+    await page.unroute("**/live", fail);
+    await page.locator(".user-text", { hasText: /^from elsewhere$/ }).waitFor();
+
+    // A message that is accepted while the conversation is read stays on the screen.
+    let release;
+    const held = new Promise((hold) => {
+      const whenReleased = new Promise((resolve) => (release = resolve));
+      page.route("**/live", async (route) => {
+        const response = await route.fetch();
+        hold();
+        await whenReleased;
+        await route.fulfill({ response });
+      });
+    });
+    const title = `${url}/api/sessions/${encodeURIComponent(session)}`;
+    await page.request.patch(title, { headers: { "X-Daoyou": "page", Origin: url }, data: { title: "held" } });
+    await held;
+    await page.evaluate(() => {
+      const count = () => [...document.querySelectorAll(".user-text")].filter((text) => text.textContent === "slow again").length;
+      const seen = (window.seen = []);
+      new MutationObserver(() => seen.at(-1) !== count() && seen.push(count())).observe(document.body, { childList: true, subtree: true });
+    });
+    await page.route("**/api/chat", async (route) => {
+      await route.fulfill({ response: await route.fetch() });
+      release();
+    });
+    await say(page, "slow again");
+    await until(page, "both answers", () => document.querySelector(".turns").innerText.split("Paragraph 40.").length === 3);
+    await waitIdle(page);
+    assert.deepEqual(await page.evaluate(() => window.seen.slice(window.seen.indexOf(1))), [1], "it was never gone");
+    await page.unroute("**/api/chat");
+    await page.unroute("**/live");
 
     // A reload keeps the text of an unsent message as the draft.
     await page.route("**/api/chat", (route) => route.abort());

@@ -62,7 +62,8 @@ export async function story(run, { context: settings = {}, expectedFailures = []
     assert.deepEqual(faults, []);
   } catch (error) {
     if (page && process.env.DAOYOU_PAGE_SHOT) await page.screenshot({ path: process.env.DAOYOU_PAGE_SHOT }).catch(() => {});
-    console.error(`${process.argv[1]}: ${error.stack}\n${faults.join("\n")}`);
+    const seen = await page?.innerText("body", { timeout: 1_000 }).catch((reason) => reason.message);
+    console.error(`${process.argv[1]}: ${error.stack}\n${faults.join("\n")}\nthe page shows:\n${seen}`);
     process.exitCode = 1;
   }
   await browser.close();
@@ -103,7 +104,7 @@ export async function visit(page, hash) {
 
 /** Waits until a function of the page returns something true. */
 export async function until(page, what, ready, argument) {
-  await page.waitForFunction(ready, argument).catch(() => assert.fail(`this did not come: ${what}`));
+  await page.waitForFunction(ready, argument, { polling: 50 }).catch(() => assert.fail(`this did not come: ${what}`));
 }
 
 const lines = createInterface({ input: process.stdin })[Symbol.asyncIterator]();

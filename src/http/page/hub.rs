@@ -44,8 +44,8 @@ pub struct PageEvent {
     pub session: Option<SessionKey>,
     /// JSON.
     pub data: String,
-    /// The turn that this event ends.
-    ends: Option<Uuid>,
+    /// The turn of a `turn` event, and whether the event ends it.
+    turn: Option<(Uuid, bool)>,
 }
 
 /// The events of open pages.
@@ -165,18 +165,20 @@ impl PageHub {
         PageEvents::Some(state.ring.iter().skip(skipped).take(BATCH).cloned().collect())
     }
 
-    /// Returns the events that running turns have sent, and the position that these events reach. `None` if one of these turns ended
-    /// after `since`: the store then has newer data.
+    /// Returns the events that running turns of a session have sent, and the position that these events reach. `None` if one of the
+    /// turns ended after `since`, or another turn of the session sent an event since then: the store then has newer data.
     pub fn live_turns<T>(
         &self,
         since: &EventCursor,
+        session: &str,
         turns: &[Uuid],
         read: impl FnOnce(&LiveTurns) -> T,
     ) -> Option<(T, EventCursor)> {
         let state = self.state.lock();
         let newer = state.ring.iter().rev().take_while(|event| event.number > since.number);
-        let has_ended = newer.filter_map(|event| event.ends).any(|turn| turns.contains(&turn));
-        (!has_ended && since.list == state.list).then(|| (read(&state.turns), state.cursor()))
+        let mut own = newer.filter(|event| event.session.as_ref().is_some_and(|own| own.as_str() == session));
+        let is_outdated = own.any(|event| event.turn.is_some_and(|(turn, ends)| ends || !turns.contains(&turn)));
+        (!is_outdated && since.list == state.list).then(|| (read(&state.turns), state.cursor()))
     }
 
     /// Tells pages to reload these areas.
@@ -197,12 +199,12 @@ impl PageHub {
         kind: &'static str,
         session: Option<SessionKey>,
         data: String,
-        ends: Option<Uuid>,
+        turn: Option<(Uuid, bool)>,
     ) {
         let number = state.next;
         state.next += 1;
         state.bytes += data.len();
-        state.ring.push_back(Arc::new(PageEvent { number, kind, session, data, ends }));
+        state.ring.push_back(Arc::new(PageEvent { number, kind, session, data, turn }));
         while state.ring.len() > MAX_EVENTS || state.bytes > MAX_BYTES {
             let Some(gone) = state.ring.pop_front() else { break };
             state.bytes -= gone.data.len();
@@ -289,8 +291,8 @@ impl EventSink for PageHub {
         };
         let mut state = self.state.lock();
         if state.is_active {
-            let has_ended = state.turns.take(event);
-            self.push(&mut state, "turn", Some(event.session.clone()), data, has_ended.then_some(event.turn));
+            let turn = (event.turn, state.turns.take(event));
+            self.push(&mut state, "turn", Some(event.session.clone()), data, Some(turn));
         }
     }
 }

@@ -9,11 +9,13 @@ use daoyou_channels::{HttpError, TurnEvent};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
+use super::channel::PAGE_CHANNEL;
 use super::live_turns::JournaledCalls;
 use crate::chat::without_notes;
 use crate::http::state::{AppState, SharedState};
 use crate::llm::ChatResponse;
 use crate::memory::written;
+use crate::origin::TurnOrigin;
 use crate::query::sessions::inbound_files;
 use crate::store::inbox::{self, InboxRow, MessageStatus};
 use crate::store::turn_steps::{self, TurnStepRow};
@@ -37,7 +39,7 @@ async fn live(State(state): SharedState, Path(key): Path<String>) -> Result<Json
         let session = key.clone();
         let turns = state.bus.store().read(move |connection| open_turns(connection, &session)).await?;
         let ids: Vec<_> = turns.iter().map(|turn| turn.id).collect();
-        let found = state.page.live_turns(&since, &ids, |live| {
+        let found = state.page.live_turns(&since, &key, &ids, |live| {
             let view = |turn: &OpenTurn| {
                 let mut events = turn.events.clone();
                 events.extend(live.beyond(turn.id, &turn.journaled));
@@ -71,10 +73,13 @@ struct OpenTurn {
     journaled: JournaledCalls,
 }
 
-/// Reads the unfinished turns of a session, in order.
+/// Reads the unfinished turns of a session, in order, without the commands of the page itself: it shows neither them nor their replies.
 fn open_turns(connection: &Connection, session: &str) -> Result<Vec<OpenTurn>, StoreError> {
     let mut turns: Vec<OpenTurn> = Vec::new();
     for row in inbox::open_of_session(connection, session, MAX_MESSAGES)? {
+        if row.channel == PAGE_CHANNEL && TurnOrigin::parse(&row.origin).reply.is_picked_up {
+            continue;
+        }
         let files = inbound_files(&row)?;
         match turns.iter_mut().find(|turn| turn.id == row.turn) {
             Some(turn) => {
@@ -161,4 +166,30 @@ fn add_response(response: &ChatResponse, events: &mut Vec<TurnEvent>) {
         output_tokens: usage.output_tokens,
         cached_tokens: usage.cached_tokens,
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::inbox::NewInboxRow;
+    use crate::store::{Durability, Store};
+
+    #[tokio::test]
+    async fn commands_of_the_page_itself_are_not_shown() {
+        let (_folder, store) = Store::temporary();
+        let mut hidden = TurnOrigin::default();
+        hidden.reply.is_picked_up = true;
+        let columns = [hidden.to_column(), TurnOrigin::default().to_column()];
+        let read = move |connection: &Connection| {
+            let mut ids = Vec::new();
+            for origin in columns.clone() {
+                let (id, channel) = (Uuid::now_v7(), PAGE_CHANNEL.to_owned());
+                inbox::insert(connection, &NewInboxRow { channel, origin, ..NewInboxRow::sample(id, "page:a") })?;
+                ids.push(id);
+            }
+            Ok((ids, open_turns(connection, "page:a")?))
+        };
+        let (ids, turns) = store.write(Durability::Logged, read).await.unwrap();
+        assert_eq!(turns.iter().map(|turn| turn.id).collect::<Vec<_>>(), ids[1..]);
+    }
 }

@@ -1,6 +1,6 @@
 //! The events that running turns have sent since a page was opened, with the pieces of each text joined.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{HashMap, HashSet, VecDeque};
 
 use daoyou_channels::{SessionEvent, TurnEvent};
 use uuid::Uuid;
@@ -11,6 +11,8 @@ const MAX_BYTES: usize = 4 << 20;
 /// unnoticed.
 const MAX_TURNS: usize = 1_000;
 const MAX_TOTAL: usize = 64 << 20;
+/// The most turns that are kept after their end: an end is in the store a little later than its event.
+const MAX_ENDED: usize = 32;
 /// The approximate size of an event without its texts, in bytes.
 const EVENT_BYTES: usize = 128;
 
@@ -18,6 +20,7 @@ const EVENT_BYTES: usize = 128;
 #[derive(Debug, Default)]
 pub struct LiveTurns {
     turns: HashMap<Uuid, LiveTurn>,
+    ended: VecDeque<Uuid>,
     bytes: usize,
     /// The number of recorded events.
     count: u64,
@@ -45,8 +48,19 @@ impl LiveTurns {
     /// Records an event; returns true if the event ends the turn.
     pub fn take(&mut self, event: &SessionEvent) -> bool {
         if matches!(event.event, TurnEvent::Done { .. } | TurnEvent::Error { .. }) {
-            self.remove(event.turn);
+            self.ended.push_back(event.turn);
+            if self.ended.len() > MAX_ENDED
+                && let Some(oldest) = self.ended.pop_front()
+            {
+                self.remove(oldest);
+            }
             return true;
+        }
+        if matches!(event.event, TurnEvent::Started)
+            && let Some(again) = self.ended.iter().position(|ended| *ended == event.turn)
+        {
+            self.ended.remove(again);
+            self.remove(event.turn);
         }
         self.count += 1;
         let turn = self.turns.entry(event.turn).or_default();
@@ -182,6 +196,11 @@ mod tests {
 
     const USAGE: TurnEvent = TurnEvent::Usage { input_tokens: 1, output_tokens: 1, cached_tokens: 0 };
 
+    fn session_event(turn: Uuid, event: TurnEvent) -> SessionEvent {
+        let (channel, chat_id) = ("page".to_owned(), "a".to_owned());
+        SessionEvent { session: "page:a".into(), turn, channel, chat_id, event }
+    }
+
     fn turn(events: &[TurnEvent]) -> LiveTurn {
         let mut turn = LiveTurn::default();
         events.iter().for_each(|event| turn.take(event));
@@ -212,15 +231,28 @@ mod tests {
     }
 
     #[test]
+    fn an_ended_turn_is_known_until_many_others_have_ended() {
+        let mut live = LiveTurns::default();
+        let end = || TurnEvent::Error { message: "x".to_owned() };
+        let [one, two] = [1, 2].map(Uuid::from_u128);
+        let beyond = |live: &LiveTurns, turn| live.beyond(turn, &JournaledCalls::default());
+        for turn in [one, two] {
+            assert!(!live.take(&session_event(turn, text("a"))) && live.take(&session_event(turn, end())));
+            assert_eq!(beyond(&live, turn), [text("a")], "its end may not be in the store yet");
+        }
+        live.take(&session_event(two, TurnEvent::Started));
+        assert_eq!(beyond(&live, two), [], "it begins again");
+        live.take(&session_event(two, text("b")));
+        for turn in 3..3 + MAX_ENDED as u128 {
+            live.take(&session_event(Uuid::from_u128(turn), end()));
+        }
+        assert_eq!((beyond(&live, one), beyond(&live, two)), (vec![], vec![text("b")]));
+        assert_eq!(live.turns.len(), 1);
+    }
+
+    #[test]
     fn silent_turns_go_when_there_are_too_many_bytes() {
         let mut live = LiveTurns::default();
-        let event = |turn: Uuid, event| SessionEvent {
-            session: "page:a".into(),
-            turn,
-            channel: "page".to_owned(),
-            chat_id: "a".to_owned(),
-            event,
-        };
         let arguments = || Some(json!({ "text": "x".repeat(MAX_BYTES) }));
         let large = || TurnEvent::ToolCall {
             id: "1".to_owned(),
@@ -230,13 +262,13 @@ mod tests {
         };
         let turns: Vec<Uuid> = (0..2 * MAX_TOTAL / MAX_BYTES).map(|n| Uuid::from_u128(n as u128)).collect();
         for turn in &turns {
-            live.take(&event(*turn, large()));
-            live.take(&event(turns[0], text("a")));
+            live.take(&session_event(*turn, large()));
+            live.take(&session_event(turns[0], text("a")));
             assert!(live.bytes <= MAX_TOTAL, "{}", live.bytes);
         }
         let kept: Vec<_> = turns.iter().filter(|turn| live.turns.contains_key(turn)).collect();
         assert!(kept.len() < MAX_TOTAL / MAX_BYTES && kept.contains(&&turns[0]) && !kept.contains(&&turns[1]));
-        live.take(&event(turns[0], TurnEvent::Restart));
+        live.take(&session_event(turns[0], TurnEvent::Restart));
         for turn in &turns {
             live.remove(*turn);
         }

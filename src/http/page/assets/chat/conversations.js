@@ -8,6 +8,10 @@ import { applyEvent, fromHistory, merge, newTurn, openQuestion } from "./turns.j
 
 /** How long several reasons to load a conversation again are joined, in milliseconds. */
 const RELOAD_DELAY = 150;
+/** How long an answer of the gateway may take, in milliseconds, before the request counts as failed. */
+const PATIENCE = 20_000;
+/** How long after a failure a conversation is loaded again, in milliseconds. */
+const RETRY_DELAY = 2_000;
 /** The delay before the page sends a message again, if only that request failed, in milliseconds: it doubles after each failure. */
 const RESEND_DELAY = 2_000;
 const MAX_RESEND_DELAY = 60_000;
@@ -77,10 +81,10 @@ export async function load(key) {
   try {
     const path = `/api/sessions/${api.segment(key)}`;
     // A turn that ends in between is in the history, which is read last.
-    const live = await api.get(`${path}/live`).catch(ifMissing({ turns: [], event: "" }));
+    const live = await get(`${path}/live`).catch(ifMissing({ turns: [], event: "" }));
     const [session, rows] = await Promise.all([
-      api.get(path).catch(ifMissing(null)),
-      api.get(`/api/turns?session=${api.segment(key)}&limit=${USAGES}`).catch(ifMissing([])),
+      get(path).catch(ifMissing(null)),
+      get(`/api/turns?session=${api.segment(key)}&limit=${USAGES}`).catch(ifMissing([])),
     ]);
     if (run !== entry.run) return;
     const usages = new Map(rows.map((row) => [row.turn, row]));
@@ -90,18 +94,25 @@ export async function load(key) {
     store.set((state) => {
       let turns = merge(state.turns, { history, live: live.turns, usages, deliveries: session?.deliveries ?? [] });
       for (const { id, turn, event, at } of entry.buffer) {
-        if (isContained(id, entry.last)) continue;
-        entry.last = id;
+        if (id !== null) {
+          if (isContained(id, entry.last)) continue;
+          entry.last = id;
+        }
         if (!ended.has(turn)) turns = applyEvent(turns, turn, event, at);
       }
       return { ...state, status: "ready", error: null, session, turns };
     });
   } catch (error) {
-    if (run === entry.run) store.set((state) => ({ ...state, status: state.session ? "ready" : "failed", error }));
+    if (run !== entry.run) return;
+    store.set((state) => ({ ...state, status: state.session ? "ready" : "failed", error }));
+    // Otherwise it is loaded again when the connection is back.
+    if ((error.status === 0 || error.status >= 500) && app.get().connection === "open") reloadSoon(key, RETRY_DELAY);
   } finally {
     if (run === entry.run) entry.buffer = null;
   }
 }
+
+const get = (path) => api.get(path, { signal: AbortSignal.timeout(PATIENCE) });
 
 /** A session without a message yet is no error. */
 const ifMissing = (instead) => (error) => {
@@ -117,13 +128,13 @@ function isContained(id, last = "") {
 }
 
 /** Loads a conversation again soon, if it is open somewhere on this page. */
-export function reloadSoon(key) {
+export function reloadSoon(key, delay = RELOAD_DELAY) {
   const entry = conversations.get(key);
   if (!entry || entry.timer !== null) return;
   entry.timer = setTimeout(() => {
     entry.timer = null;
     if (conversations.get(key) === entry && !forgetUnused(key)) load(key);
-  }, RELOAD_DELAY);
+  }, delay);
 }
 
 /** Loads all open conversations again: after events were lost. */
@@ -137,11 +148,16 @@ export function takeEvent(id, { session, turn, event }) {
   // The stream may be behind what was loaded, and the next tab that listens repeats what the last one told.
   if (!entry || isContained(id, entry.last)) return;
   entry.last = id;
-  const at = Date.now();
-  if (entry.buffer) entry.buffer.push({ id, turn, event, at });
-  entry.store.set((state) => ({ ...state, turns: applyEvent(state.turns, turn, event, at) }));
+  apply(entry, id, turn, event);
   // The history has what events do not: the message itself, and which others were joined with it.
   if (event.type === "done" || event.type === "error" || event.type === "started") reloadSoon(session);
+}
+
+/** Applies an event, now and to what is being loaded. The id is null for what this page itself knows. */
+function apply(entry, id, turn, event) {
+  const at = Date.now();
+  entry.buffer?.push({ id, turn, event, at });
+  entry.store.set((state) => ({ ...state, turns: applyEvent(state.turns, turn, event, at) }));
 }
 
 function changeTurn(key, id, change) {
@@ -272,25 +288,18 @@ function showAccepted(key, turn, accepted) {
   const session = accepted.session;
   forgetUnsent(turn.id);
   removeTurn(key, turn.id);
-  const store = conversation(session);
-  if (key === null) store.set({ status: "ready" });
-  // Events of the turn may have come before this answer.
-  store.set((state) => {
-    const at = state.turns.findIndex((other) => other.id === accepted.id);
-    const queued = { ...turn, id: accepted.id, state: "queued", isLocal: false };
-    if (at < 0) return { ...state, turns: [...state.turns, queued] };
-    const known = state.turns[at];
-    return {
-      ...state,
-      turns: state.turns.with(at, { ...known, users: known.users.length > 0 ? known.users : turn.users, begun: turn.begun, at: turn.at }),
-    };
-  });
+  const entry = entryOf(session);
+  if (key === null) entry.store.set({ status: "ready" });
+  const { users, begun, at } = turn;
+  apply(entry, null, accepted.id, { type: "accepted", users, begun, at });
   turn.onAccepted(session);
   reloadSoon(session);
 }
 
-const post = (session, id, { content, attachments, agent, model, replaces }) =>
-  api.post("/api/chat", { session: session ?? undefined, content, files: attachments.map((file) => file.id), agent, model, replaces, id });
+function post(session, id, { content, attachments, agent, model, replaces }) {
+  const body = { session: session ?? undefined, content, files: attachments.map((file) => file.id), agent, model, replaces, id };
+  return api.post("/api/chat", body, { signal: AbortSignal.timeout(PATIENCE) });
+}
 
 /** Forgets a message that was not accepted, and returns it. */
 export function takeBack(key, turn) {

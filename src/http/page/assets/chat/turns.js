@@ -205,13 +205,16 @@ function withUsage(turn, row) {
 /** Applies an event of a turn to a conversation; a turn that is not known yet is added. @returns {Turn[]} */
 export function applyEvent(turns, id, event, now) {
   const at = turns.findIndex((turn) => turn.id === id);
-  if (at < 0) return [...turns, applyToTurn({ ...newTurn(id, "running"), at: now }, event, now)];
+  if (at < 0) return [...turns, applyToTurn({ ...newTurn(id, event.type === "accepted" ? "queued" : "running"), at: now }, event, now)];
   return turns.with(at, applyToTurn(turns[at], event, now));
 }
 
 /** `now` is null for events of the past, whose times are unknown. */
 function applyToTurn(turn, event, now) {
   switch (event.type) {
+    // Events of the turn may have come before the answer to the page's own request.
+    case "accepted":
+      return { ...turn, users: turn.users.length > 0 ? turn.users : event.users, begun: event.begun, at: event.at };
     case "started":
       return { ...turn, state: "running", begun: turn.begun ?? now };
     case "thinking":
