@@ -107,6 +107,8 @@ async fn a_restored_checkpoint_survives_a_kill_unchanged() {
     // The turn continues at the next start. Until then, nothing else may write to its session.
     let refused = gateway.run(&["turns", "restore", &point]).await;
     assert!(refused.code == Some(1) && refused.stderr.contains("has not ended yet"), "{refused:?}");
+    let refused = gateway.run(&["sessions", "clear", "webhook:in:c"]).await;
+    assert!(refused.code == Some(1) && refused.stderr.contains("has not ended yet"), "{refused:?}");
     let long = turn(&gateway, "long").await;
     let refused = gateway.run(&["turns", "fork", &long]).await;
     assert!(refused.code == Some(1) && refused.stderr.contains("has not ended yet"), "{refused:?}");

@@ -106,7 +106,8 @@ async fn two_thousand_jobs_of_one_second_all_run() {
     *gateway.setup() = gateway.setup().clone().set("agent.max_concurrent_turns", 8).set("log.level", "warn");
     let first = add(&gateway, "many", &["--at", "in 1h", "--prompt", "many", "--keep"]).await;
     let copy = "WITH RECURSIVE n(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n + 1 < ?2)
-        INSERT INTO jobs SELECT id || n, name || n, body, enabled, next_at, failures, pause_reason, result, created_at, updated_at
+        INSERT INTO jobs SELECT id || n, name || n, body, enabled, next_at, failures, pause_reason, result,
+            created_at, updated_at, result_taint
         FROM jobs, n WHERE id = ?1";
     {
         let store = open_to_change(&gateway.database());

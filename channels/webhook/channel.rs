@@ -93,7 +93,7 @@ impl Channel for Webhook {
                 callback.post(message.id, body).await
             }
             // A reply, a notice or a question stays in the store until the caller fetches it.
-            None if message.in_reply_to.is_some()
+            None if message.in_reply_to.is_some() && message.context.job.is_none()
                 || message.context.notice.is_some()
                 || message.context.is_question =>
             {

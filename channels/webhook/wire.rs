@@ -145,7 +145,7 @@ impl<'a> From<&'a OutboundMessage> for CallbackBody<'a> {
             timestamp: message.created_at,
             data: CallbackData {
                 id: message.id,
-                in_reply_to: message.in_reply_to.or(asked),
+                in_reply_to: message.in_reply_to.filter(|_| is_asked).or(asked),
                 question: context.is_question,
                 notice: context.notice.as_deref(),
                 external_id: message.metadata.get(EXTERNAL_ID).and_then(Value::as_str),

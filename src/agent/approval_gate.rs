@@ -77,13 +77,14 @@ impl Approvals for ApprovalGate {
         }
         let (id, session) = (approvals::id_of(context.turn, &call.id), context.session.to_string());
         let (names, asks_owner) = (restriction.tools.clone(), restriction.asks_owner);
+        let stranger = (context.trust == Trust::Untrusted).then(|| context.sender.clone());
         let channel = context.channel.clone();
         let sender = self.channels_with_proof.contains(&channel).then(|| context.sender.clone());
         let known = self.bus.store().read(move |connection| {
             // An approval for the rest of the conversation does not replace the question that the permissions demand.
             let mut is_granted = !asks_owner;
             for name in &names {
-                is_granted = is_granted && approvals::is_granted(connection, &session, name)?;
+                is_granted = is_granted && approvals::is_granted(connection, &session, name, stranger.as_deref())?;
             }
             let pending = approvals::count_pending_by(connection, &channel, sender.as_deref())?;
             Ok((is_granted, approvals::find(connection, id)?, pending))
@@ -436,7 +437,8 @@ mod tests {
             let notice = gate.notice(&exec_call("{}"), "exec", asks_owner, &context, now_ms());
             assert_eq!(notice.contains(gate.phrases.approval_each_time), asks_owner, "{notice}");
         }
-        let granted = new_approval(daoyou_channels::new_id(), &context.session.to_string());
+        let granted_turn = daoyou_channels::new_id();
+        let granted = new_approval(granted_turn, &context.session.to_string());
         let grant = move |connection: &Connection| {
             approvals::insert(connection, &granted)?;
             let row = approvals::find(connection, approvals::id_of(granted.turn, &granted.call_id))?.unwrap();
@@ -451,6 +453,19 @@ mod tests {
             assert_eq!(matches!(decision, ApprovalDecision::Asked(_)), asks_owner);
             assert_eq!(matches!(decision, ApprovalDecision::Approved), !asks_owner);
         }
+        // The approved call was not one of a stranger. An approved call of a stranger lets no other one in.
+        let restriction = Restriction { tools: vec!["exec".to_owned()], ..Restriction::default() };
+        let decide = async |trust: Trust, sender: &str| {
+            let context = ToolContext { trust, sender: sender.to_owned(), ..context.clone() };
+            matches!(gate.decide(&exec_call("{}"), &restriction, &context).await, ApprovalDecision::Approved)
+        };
+        assert!(decide(Trust::Known, "ann").await && !decide(Trust::Untrusted, "eve").await);
+        let asking = move |connection: &Connection| {
+            let row = NewInboxRow::sample(granted_turn, "cli:direct");
+            inbox::insert(connection, &NewInboxRow { sender: "eve".to_owned(), trust: "untrusted", ..row }).map(drop)
+        };
+        store.write(Durability::Logged, asking).await.unwrap();
+        assert!(decide(Trust::Untrusted, "eve").await && !decide(Trust::Untrusted, "mallory").await);
     }
 
     /// Strangers fill their share alone, whatever chats and names they choose; the owner's calls and those of known senders have room.

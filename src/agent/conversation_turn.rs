@@ -80,6 +80,8 @@ pub struct RunState {
     pub progress: TurnProgress,
     /// The agent that answers, once it is known.
     pub agent: Option<TurnAgent>,
+    /// People other than the sender read the answer, so that no tool may show private memories.
+    pub is_read_by_others: bool,
     /// The model as `PROVIDER/MODEL`, once one was asked.
     pub model: String,
     /// The usage of the model call that chose the agent, until it is recorded.
@@ -140,6 +142,7 @@ impl<'a> ConversationTurn<'a> {
         let specs = tools.specs(&self.state.progress.found_tools);
         let own = agent.context();
         let context = contexts.load(session, last, (&system, &specs, own), self.state.progress.context.as_ref())?;
+        self.state.is_read_by_others = context.is_read_by_others;
         let with_memory = context.memory.in_prompt(system.clone());
         if let Some(script) = &script {
             return self.follow(script, (&agent, &tools), context, (text, &with_memory)).await;
@@ -329,13 +332,15 @@ impl<'a> ConversationTurn<'a> {
             // The number of its steps limits a workflow.
             limits.iterations = u32::MAX;
         }
+        let mut agent_scope = agent.scope();
+        agent_scope.knows_owner &= !self.state.is_read_by_others;
         let turn = Turn {
             scope,
             system,
             conversation,
             lead,
             tools: &tools,
-            tool_context: self.started.tool_context(agent.scope()),
+            tool_context: self.started.tool_context(agent_scope),
             image_loader: images,
             images: LoadedImages::default(),
             temperature: agent.profile.temperature.or(*temperature),

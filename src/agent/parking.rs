@@ -288,9 +288,7 @@ impl ParkingCommit {
         }
         bus.services().write(connection, &reported)?;
         inbox::mark_waiting(connection, turn)?;
-        if meta::get(connection, meta::ISOLATED_TURN)?.is_some_and(|alone| alone == turn.to_string()) {
-            meta::set(connection, meta::ISOLATED_TURN, "")?;
-        }
+        meta::end_isolation(connection, turn)?;
         let (mut must_recheck, mut is_person_asked) = (inbox::is_cancelled(connection, turn)?, false);
         for id in awaited {
             if let Some(row) = approvals::find(connection, *id)? {

@@ -198,12 +198,12 @@ impl TurnEnd {
             ended.written.more = !inbox::open_of_session(connection, &last.session, 1)?.is_empty();
             return Ok(ended);
         }
-        let (mut is_redacted, mut taint) = (false, Taint::default());
+        let (mut is_redacted, mut taint, mut has_read_memory) = (false, Taint::default(), false);
         match &self.append {
             SessionAppend::Nothing => {}
             SessionAppend::Turn { user, context, answer, reason } => {
                 let steps = (context.as_deref(), answer.as_deref());
-                (ended.written.is_learned, is_redacted, taint) =
+                (ended.written.is_learned, is_redacted, taint, has_read_memory) =
                     self.append_messages(connection, &last.session, user, steps, reason)?;
             }
             SessionAppend::Note(note) => {
@@ -231,18 +231,15 @@ impl TurnEnd {
         }
         approvals::cancel_of_turn(connection, self.turn)?;
         questions::cancel_of_turn(connection, &last.session, self.turn)?;
-        ended.followed = self.follow(connection, bus, rules, last, taint)?;
+        ended.followed = self.follow(connection, bus, rules, last, (taint, has_read_memory))?;
         if let Some(reply) = &ended.followed.reply {
             ended.followed.inserted = Some(self.reply_draft(last, reply).insert(connection)?);
         }
         if is_redacted {
             forgetting::forget_delivered(connection, &self.turn.to_string())?;
         }
-        // Another turn may run alone since this one has made progress.
-        if self.is_isolated
-            && meta::get(connection, meta::ISOLATED_TURN)?.is_some_and(|alone| alone == self.turn.to_string())
-        {
-            meta::set(connection, meta::ISOLATED_TURN, "")?;
+        if self.is_isolated {
+            meta::end_isolation(connection, self.turn)?;
         }
         ended.written.more = !inbox::open_of_session(connection, &last.session, 1)?.is_empty();
         Ok(ended)
@@ -256,10 +253,11 @@ impl TurnEnd {
         bus: &MessageBus,
         rules: &cron::CronSettings,
         last: &InboxRow,
-        taint: Taint,
+        (taint, has_read_memory): (Taint, bool),
     ) -> Result<AppliedFollowUps, StoreError> {
         let cause = TurnOrigin::parse(&last.origin).cause;
-        let end = EndedTurn { row: last, turn: self.turn, reply: &self.reply, error: self.error, taint };
+        let (turn, reply, error) = (self.turn, &self.reply, self.error);
+        let end = EndedTurn { row: last, turn, reply, error, taint, has_read_memory };
         let (mut awaiting, mut sub_agent) = (None, None);
         let FollowUps { reply, messages, notice } = match &cause {
             TurnCause::Job(job) => cron::follow_ups_of(connection, rules, job, &end)?,
@@ -293,7 +291,7 @@ impl TurnEnd {
     }
 
     /// Appends the turn to its session. Returns whether something was remembered, whether a used memory was forgotten since the turn
-    /// began, and the names of the foreign content that the turn has read.
+    /// began, the names of the foreign content that the turn has read, and whether it has read memories.
     fn append_messages(
         &self,
         connection: &Connection,
@@ -301,7 +299,7 @@ impl TurnEnd {
         user: &ChatMessage,
         (context, answer): (Option<&ContextStep>, Option<&StepBody>),
         reason: &str,
-    ) -> Result<(bool, bool, Taint), StoreError> {
+    ) -> Result<(bool, bool, Taint, bool), StoreError> {
         let steps = turn_steps::of_turn(connection, self.turn)?;
         // With an unreadable journal, only the message and the error are added.
         let mut progress = TurnProgress::read(&steps).unwrap_or_default();
@@ -324,6 +322,7 @@ impl TurnEnd {
         if is_redacted || is_stale {
             forgetting::forget_steps(connection, &turn)?;
         }
+        let has_read_memory = private_memory::has_read(&messages);
         let bodies = messages.iter().map(serde_json::to_string).collect::<Result<Vec<_>, _>>()?;
         let roles = messages.iter().map(ChatMessage::role);
         let head = messages::append(connection, session, self.turn, roles.zip(bodies))?;
@@ -336,7 +335,7 @@ impl TurnEnd {
             _ => false,
         };
         self.count(connection, session, &spending)?;
-        Ok((is_learned, is_redacted, taint))
+        Ok((is_learned, is_redacted, taint, has_read_memory))
     }
 
     /// Adds the model's answer to the journal and to `progress`, after the `context` if the journal does not contain it yet: it may

@@ -315,6 +315,8 @@ pub struct EndedTurn<'a> {
     pub error: Option<&'static str>,
     /// The names of the foreign content that the turn has read; see [`Taint`].
     pub taint: Taint,
+    /// The turn has read private memories.
+    pub has_read_memory: bool,
 }
 
 /// The consequences of an [`EndedTurn`], written in the commit of that end.

@@ -26,12 +26,8 @@ pub enum ChannelState {
 pub struct ChannelHealth(Mutex<BTreeMap<String, ChannelState>>);
 
 impl ChannelHealth {
-    pub fn set(&self, channel: &str, state: ChannelState) {
-        self.0.lock().insert(channel.to_owned(), state);
-    }
-
     /// Sets a state and returns the previous one.
-    pub fn exchange(&self, channel: &str, state: ChannelState) -> Option<ChannelState> {
+    pub fn set(&self, channel: &str, state: ChannelState) -> Option<ChannelState> {
         self.0.lock().insert(channel.to_owned(), state)
     }
 

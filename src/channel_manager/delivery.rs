@@ -252,7 +252,7 @@ impl SendingHealth {
     fn record_held(&self, channel: &str, reason: &str) -> bool {
         let failed = ChannelState::Failed { error: format!("sending: {reason}") };
         let mut shown = self.shown.lock();
-        let before = self.health.exchange(channel, failed.clone()).unwrap_or(ChannelState::Running);
+        let before = self.health.set(channel, failed.clone()).unwrap_or(ChannelState::Running);
         let is_news = shown.is_none();
         let before = match shown.take() {
             Some((was, earlier)) if was == before => earlier,

@@ -232,7 +232,7 @@ async fn supervise_delivery(
         let error = format!("delivering: {}", describe_panic(panic.as_ref()));
         tracing::error!(channel = name, error, "delivering failed; restarting it");
         let failed = ChannelState::Failed { error };
-        let before = health.exchange(&name, failed.clone());
+        let before = health.set(&name, failed.clone());
         loop {
             tokio::select! {
                 () = tokio::time::sleep(backoff.next_wait()) => {}

@@ -68,11 +68,12 @@ fn translated(english: &str, depth: usize) -> Option<String> {
     }
 }
 
-/// Translates a text by the first template that matches all of it.
+/// Translates a text by the template with the most fixed text that matches all of it.
 fn translated_whole(english: &str, depth: usize) -> Option<String> {
-    let mut pairs = SENTENCES.lines().filter_map(|line| line.split_once(" => "));
-    pairs.find_map(|(template, chinese)| {
-        let values = values_of(template, english)?;
+    let pairs = SENTENCES.lines().filter_map(|line| line.split_once(" => "));
+    let matching = pairs.filter_map(|(template, chinese)| Some((template, chinese, values_of(template, english)?)));
+    let best = matching.max_by_key(|(template, _, values)| template.len() - 2 * values.len());
+    best.map(|(_, chinese, values)| {
         let value = |value: &str| {
             // A single word is a name and is not translated.
             let depth = depth.checked_sub(1).filter(|_| value.contains(' '));
@@ -80,7 +81,7 @@ fn translated_whole(english: &str, depth: usize) -> Option<String> {
         };
         let values: Vec<_> = values.into_iter().map(value).collect();
         let values: Vec<&dyn Display> = values.iter().map(|value| value as &dyn Display).collect();
-        Some(fill_template(chinese, &values))
+        fill_template(chinese, &values)
     })
 }
 
@@ -120,6 +121,7 @@ mod tests {
             ("within 3 s of openai's", Some("与 openai 相差不超过 3 秒")),
             ("unknown key; the nearest known key is agent.model", Some("没有这个键；最接近的是 agent.model")),
             ("the value is a text", Some("这里是文本")),
+            ("there is no folder /a: make it with `mkdir -p /a`", Some("没有文件夹 /a：请先运行 `mkdir -p /a`")),
             ("it answers, but not now: it cannot be reached: x", Some("有响应，但暂时不可用：无法连接：x")),
             (
                 "no gateway runs; /webhook/demo: not tried, as no gateway serves it; no callback_url: replies are picked up",

@@ -112,6 +112,9 @@ impl ConfigChecker<'_> {
         ] {
             self.not_zero(key, span);
         }
+        if let Some(sessions) = config.store.retain.sessions {
+            self.not_zero("store.retain.sessions", sessions);
+        }
         for path in &config.tools.strangers_read {
             // An absolute path may lie in the workspace.
             let leads_out = Path::new(path).components().any(|part| part == Component::ParentDir);

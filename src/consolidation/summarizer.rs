@@ -235,23 +235,10 @@ impl Summarizer {
 
     /// Removes secrets from an answer.
     fn redacted(&self, mut answer: SummaryAnswer) -> SummaryAnswer {
-        let secrets = self.memory.secrets.clone();
-        let redact = |text: &mut String| {
-            if secrets.redact(text) {
-                tracing::warn!("a secret of the configuration was removed from a summary");
-            }
-        };
-        redact(&mut answer.summary);
-        for noticed in &mut answer.entries {
-            redact(&mut noticed.entry.name);
-            redact(&mut noticed.entry.text);
-            let mut detail = noticed.entry.detail.to_string();
-            redact(&mut detail);
-            // Secrets occur only inside strings, so the JSON stays valid.
-            if let Ok(detail) = serde_json::from_str(&detail) {
-                noticed.entry.detail = detail;
-            }
+        if self.memory.secrets.redact(&mut answer.summary) {
+            tracing::warn!("a secret of the configuration was removed from a summary");
         }
+        answer.entries.iter_mut().for_each(|noticed| self.memory.redact_secrets(&mut noticed.entry));
         answer
     }
 }

@@ -419,6 +419,7 @@ fn finish_run(
         session: &session,
         reply,
         error: failed,
+        taint: &draft.origin.taint,
     };
     let FollowUps { reply, messages, notice } = record_end(connection, settings, &job_turn, &end)?;
     let error = failed.map(|_| ErrorInfo { code: "job_prompt".to_owned() });

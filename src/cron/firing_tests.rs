@@ -1,5 +1,7 @@
 //! Jobs of one time, in a store of their own.
 
+use std::collections::BTreeSet;
+
 use daoyou_channels::SessionKey;
 use jiff::Timestamp;
 use uuid::Uuid;
@@ -86,8 +88,8 @@ async fn stopping_the_run_of_a_one_time_job_removes_the_job() {
             jobs::set_enabled(connection, &job.row.id, false, None, None)?;
             let (id, session) = (job.row.id.clone(), SessionKey::from("cron:x"));
             let errand = JobTurn { job: id.clone(), due: 100_000, chat: "cli:direct".into(), by_hand };
-            let (turn, channel, chat_id) = (Uuid::now_v7(), "cli", "direct");
-            let end = JobRunEnd { turn, channel, chat_id, session: &session, reply: "x", error: Some(error) };
+            let (turn, channel, chat_id, taint) = (Uuid::now_v7(), "cli", "direct", &BTreeSet::new());
+            let end = JobRunEnd { turn, channel, chat_id, session: &session, reply: "x", error: Some(error), taint };
             record_end(connection, &settings, &errand, &end)?;
             assert_eq!(find(connection, &id).is_ok(), expected, "{name}");
         }

@@ -1,5 +1,7 @@
 //! The parts of a job.
 
+use std::collections::BTreeSet;
+
 use daoyou_channels::settings::Span;
 use daoyou_channels::{SessionKey, Trust};
 use jiff::tz::TimeZone;
@@ -137,6 +139,13 @@ impl Job {
     pub fn read(row: JobRow) -> Result<Self, StoreError> {
         let body = serde_json::from_str(&row.body)?;
         Ok(Self { row, body })
+    }
+
+    /// Returns the names of the foreign content behind the last result; the job itself if they are unknown.
+    pub fn result_taint(&self) -> BTreeSet<String> {
+        let Some(_) = self.row.result else { return BTreeSet::new() };
+        let known = self.row.result_taint.as_deref().and_then(|names| serde_json::from_str(names).ok());
+        known.unwrap_or_else(|| [format!("job:{}", self.row.id)].into())
     }
 
     /// Returns the session in which the prompts run.

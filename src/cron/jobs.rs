@@ -137,6 +137,7 @@ pub fn preview(connection: &Connection, new: &NewJob, max_jobs: u32, now: Timest
         failures: 0,
         pause_reason: None,
         result: None,
+        result_taint: None,
         created_at: now.as_millisecond(),
         updated_at: now.as_millisecond(),
     };

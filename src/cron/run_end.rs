@@ -1,5 +1,7 @@
 //! Records the end of a run, and determines the messages that follow from it, within the commit of that end.
 
+use std::collections::BTreeSet;
+
 use daoyou_channels::SessionKey;
 use daoyou_channels::text::fill;
 use jiff::Timestamp;
@@ -32,6 +34,8 @@ pub struct JobRunEnd<'a> {
     pub reply: &'a str,
     /// The reason why the run failed; `None` after a success.
     pub error: Option<&'a str>,
+    /// The names of the foreign content that the run has read.
+    pub taint: &'a BTreeSet<String>,
 }
 
 /// Records the end of a run's turn; returns the messages to deliver and the notices to send.
@@ -49,6 +53,7 @@ pub fn follow_ups_of(
         session: &session,
         reply: run.reply,
         error: run.error,
+        taint: &run.taint,
     };
     record_end(connection, settings, job_turn, &end)
 }
@@ -94,7 +99,7 @@ fn record_success(
         if job.body.delete_after_run && !job_turn.by_hand {
             jobs::remove(connection, &job_turn.job)?;
         } else if has_something {
-            jobs::set_result(connection, &job_turn.job, result)?;
+            jobs::set_result(connection, &job_turn.job, result, end.taint)?;
         } else {
             jobs::count_success(connection, &job_turn.job)?;
         }

@@ -61,7 +61,13 @@ pub fn work(
     Ok(match &job.body.task {
         JobTask::Message(text) => RunWork::Say(draft(text.clone()), text.clone()),
         JobTask::Prompt(template) => match prompt::render(template, &names(connection, job, settings, now)?) {
-            Ok(content) => RunWork::Ask(draft(content)),
+            Ok(content) => {
+                let mut asked = draft(content);
+                if template.contains("last_result") {
+                    asked.origin.taint.extend(job.result_taint());
+                }
+                RunWork::Ask(asked)
+            }
             Err(reason) => RunWork::Fail(draft(template.clone()), reason),
         },
     })
@@ -272,6 +278,33 @@ mod tests {
         assert_eq!(trust(&of_token, &[]).await, Trust::Known, "a token has no list");
         assert_eq!(trust(&old, &[]).await, Trust::Known, "the sender is not known");
         assert_eq!(trust(&owners, &[]).await, Trust::Owner);
+    }
+
+    #[tokio::test]
+    async fn a_prompt_with_the_last_result_has_its_sources() {
+        let context = job_context(10, &["cli"]);
+        let now: Timestamp = "2026-11-21T06:05:00Z".parse().unwrap();
+        for (prompt, column, expected) in [
+            ("again: {{ last_result }}", Some(r#"["web:a.example"]"#), &["web:a.example"][..]),
+            ("again: {{ last_result }}", Some("[]"), &[]),
+            ("again: {{ last_result }}", None, &["job:j"]),
+            ("again", Some(r#"["web:a.example"]"#), &[]),
+        ] {
+            let asked = JobRequest::from_json(&json!({"prompt": prompt, "every": "1h"})).unwrap();
+            let new = asked.into_new_job(&JobOrigin::terminal(), &context, now).unwrap();
+            let settings = context.settings.clone();
+            let taint = on_store(move |connection| {
+                let mut job = jobs::add(connection, &new, 10, now).unwrap();
+                (job.row.id, job.row.result) = ("j".to_owned(), Some("sun".to_owned()));
+                job.row.result_taint = column.map(str::to_owned);
+                let slot = RunSlot { due: now, passed_over: 0, by_hand: false };
+                match work(connection, &job, &settings, slot, now).unwrap() {
+                    RunWork::Ask(draft) => draft.origin.taint,
+                    other => panic!("{other:?}"),
+                }
+            });
+            assert_eq!(taint.await.into_iter().collect::<Vec<_>>(), expected, "{prompt} {column:?}");
+        }
     }
 
     #[tokio::test]

@@ -274,7 +274,13 @@ fn deliveries(connection: &Connection, key: &str, history: &[MessageRow]) -> Res
 }
 
 /// Starts a new epoch of a session in a home without a running gateway. In a running gateway, the session's lane does this.
-pub(super) fn clear(connection: &Connection, key: &str) -> Result<Value, StoreError> {
+///
+/// # Errors
+/// The session has unfinished messages, which would land in the new epoch.
+pub(super) fn clear(connection: &Connection, key: &str) -> Result<Value, CheckpointError> {
+    if !inbox::open_of_session(connection, key, 1)?.is_empty() {
+        return Err(CheckpointError::Busy(key.to_owned()));
+    }
     let exists = is_known(connection, key)?;
     if exists {
         messages::new_epoch(connection, key)?;

@@ -179,19 +179,17 @@ impl RetryScheduler {
 
     /// Retries the session's waiting turn now, because another model was chosen.
     pub fn retry_session(&self, session: &SessionKey) {
-        let now = Instant::now();
-        for parked in
-            self.table.lock().turns.values_mut().filter(|parked| parked.session == *session && parked.until.is_some())
-        {
-            parked.until = Some(now);
-        }
-        self.changed.notify_one();
+        self.retry(|parked| parked.session == *session);
     }
 
     /// Retries all waiting turns now, because the providers have changed.
     pub fn retry_all(&self) {
+        self.retry(|_| true);
+    }
+
+    fn retry(&self, applies: impl Fn(&ParkedTurn) -> bool) {
         let now = Instant::now();
-        for parked in self.table.lock().turns.values_mut().filter(|parked| parked.until.is_some()) {
+        for parked in self.table.lock().turns.values_mut().filter(|parked| parked.until.is_some() && applies(parked)) {
             parked.until = Some(now);
         }
         self.changed.notify_one();

@@ -173,13 +173,21 @@ pub fn grant(connection: &Connection, row: &ApprovalRow) -> Result<(), StoreErro
     execute(connection, sql, [row.id.to_string()]).map(drop)
 }
 
-/// Returns true if the owner approved this tool for the current conversation of a session. The request of a plan names several tools.
-pub fn is_granted(connection: &Connection, session: &str, tool: &str) -> Result<bool, StoreError> {
+/// Returns true if the owner approved this tool for the current conversation of a session; for an untrusted sender only if the approved
+/// call was one of this `stranger`. The request of a plan names several tools.
+pub fn is_granted(
+    connection: &Connection,
+    session: &str,
+    tool: &str,
+    stranger: Option<&str>,
+) -> Result<bool, StoreError> {
     let epoch = messages::session(connection, session)?.epoch;
     let sql =
-        "SELECT EXISTS (SELECT 1 FROM approvals WHERE session = ? AND epoch = ? AND for_session AND state = 'approved'
-                   AND instr(', ' || tool || ', ', ', ' || ? || ', '))";
-    select_value(connection, sql, params![session, epoch, tool])
+        "SELECT EXISTS (SELECT 1 FROM approvals a WHERE session = ?1 AND epoch = ?2 AND for_session AND state = 'approved'
+                   AND instr(', ' || tool || ', ', ', ' || ?3 || ', ')
+                   AND (?4 IS NULL OR EXISTS (SELECT 1 FROM inbox i WHERE i.turn = a.turn AND i.sender = ?4
+                                              AND i.trust = 'untrusted')))";
+    select_value(connection, sql, params![session, epoch, tool, stranger])
 }
 
 /// Returns the sources of the current conversation of a session that are not the owner's.
@@ -292,20 +300,23 @@ mod tests {
             answer(connection, row.id, ApprovalState::Approved, "")?;
             grant(connection, &row)?;
             add_taint(connection, "cli:direct", 0, &row.taint)?;
-            assert!(is_granted(connection, "cli:direct", "exec")? && !is_granted(connection, "cli:direct", "cron")?);
+            assert!(
+                is_granted(connection, "cli:direct", "exec", None)?
+                    && !is_granted(connection, "cli:direct", "cron", None)?
+            );
             insert(connection, &NewApproval { tool: "web_fetch, message".to_owned(), ..new("plan", 1) })?;
             let plan = find(connection, id_of(Uuid::from_u128(7), "plan"))?.unwrap();
             answer(connection, plan.id, ApprovalState::Approved, "")?;
             grant(connection, &plan)?;
             let granted =
-                ["web_fetch", "message", "fetch", "exec"].map(|tool| is_granted(connection, "cli:direct", tool));
+                ["web_fetch", "message", "fetch", "exec"].map(|tool| is_granted(connection, "cli:direct", tool, None));
             assert_eq!(granted.map(Result::unwrap), [true, true, false, true], "each tool of a plan");
             assert_eq!(taint_of_session(connection, "cli:direct")?, row.taint);
             let many = (0..60).map(|number| format!("web:{number:02}")).collect();
             add_taint(connection, "cli:direct", 0, &many)?;
             assert_eq!(taint_of_session(connection, "cli:direct")?.len(), MAX_SOURCES);
             messages::new_epoch(connection, "cli:direct")?;
-            assert!(!is_granted(connection, "cli:direct", "exec")?);
+            assert!(!is_granted(connection, "cli:direct", "exec", None)?);
             assert!(taint_of_session(connection, "cli:direct")?.is_empty());
             Ok(())
         };

@@ -75,7 +75,7 @@ pub enum CheckpointError {
     NoMessages(Uuid),
     #[error("the messages of turn {0} were deleted (store.retain.sessions)")]
     MessagesDeleted(Uuid),
-    #[error("a turn of session {0} has not ended yet; start the gateway to complete it, then restore")]
+    #[error("a turn of session {0} has not ended yet; start the gateway to complete it, then try again")]
     Busy(String),
     #[error("turn {0} is not the last one of its conversation; nothing was restored")]
     NotLast(Uuid),

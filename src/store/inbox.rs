@@ -209,8 +209,7 @@ pub fn turns_waiting_for_model(connection: &Connection) -> Result<Vec<(Uuid, Str
         "SELECT turn, session FROM inbox i INDEXED BY inbox_open WHERE {OPEN} AND stalled = 0 AND {WAITS_FOR_MODEL}
          GROUP BY turn ORDER BY min(i.seq)"
     );
-    let rows: Vec<(String, String)> = select(connection, &sql, [WAITING], |row| Ok((row.get(0)?, row.get(1)?)))?;
-    Ok(rows.into_iter().filter_map(|(turn, session)| Some((turn.parse().ok()?, session))).collect())
+    select_parsed(connection, &sql, [WAITING], |row| Ok((read_uuid(row, 0)?, row.get(1)?)))
 }
 
 /// Returns the turns that ended with an error and that their user did not stop, the oldest first. Slash commands, which have no

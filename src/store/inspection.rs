@@ -137,9 +137,7 @@ fn check(
 ) -> Result<DatabaseIntegrity, StoreError> {
     let tables = match table_names(connection) {
         Ok(tables) => tables,
-        Err(error) => {
-            return damage_message(error).map(|words| DatabaseIntegrity::Damaged(words.into_iter().collect()));
-        }
+        Err(error) => return damage_message(error).map(DatabaseIntegrity::Damaged),
     };
     let until = Instant::now() + budget;
     let handle = connection.get_interrupt_handle();
@@ -177,7 +175,7 @@ fn check_tables(
                 Ok(words) => words,
                 Err(error) if error.sqlite_error_code() == Some(ErrorCode::OperationInterrupted) => break,
                 Err(error) if StoreError::is_index_error(&error) => vec![format!("fts5: {table}: {error}")],
-                Err(error) => damage_message(error)?.into_iter().collect(),
+                Err(error) => damage_message(error)?,
             };
             // A damaged full-text index is no reason to distrust the tables that it is derived from.
             let (of_index, words): (Vec<_>, Vec<_>) = words.into_iter().partition(|word| is_index_fault(word));
@@ -198,9 +196,9 @@ fn run_check(connection: &Connection, pragma: &str, table: &str) -> rusqlite::Re
 }
 
 /// Returns the message of an error that means damage.
-fn damage_message(error: rusqlite::Error) -> Result<Option<String>, StoreError> {
+fn damage_message(error: rusqlite::Error) -> Result<Vec<String>, StoreError> {
     match error.sqlite_error_code() {
-        Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => Ok(Some(error.to_string())),
+        Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => Ok(vec![error.to_string()]),
         _ => Err(error.into()),
     }
 }

@@ -1,5 +1,7 @@
 //! Scheduled prompts: the next due time of each, and the result of its runs. This file does not interpret the bodies.
 
+use std::collections::BTreeSet;
+
 use rusqlite::{Connection, Row, params};
 
 use super::sql::{execute, find_row, find_rows, select_one, select_optional, select_value, stored_row};
@@ -21,11 +23,15 @@ pub struct JobRow {
     pub pause_reason: Option<String>,
     /// The shortened answer of the last successful run.
     pub result: Option<String>,
+    /// The names of the foreign content that this run had read, as a JSON list; `None` if they are unknown.
+    pub result_taint: Option<String>,
     pub created_at: i64,
     pub updated_at: i64,
 }
 
-stored_row! { JobRow: id, name, body, enabled, next_at, failures, pause_reason, result, created_at, updated_at }
+stored_row! {
+    JobRow: id, name, body, enabled, next_at, failures, pause_reason, result, result_taint, created_at, updated_at
+}
 
 /// Inserts a job; returns whether its id was free.
 pub fn insert(
@@ -128,10 +134,10 @@ pub fn update(
     Ok(execute(connection, sql, params![name, body, next_at, now_ms(), id])? == 1)
 }
 
-/// Records a successful run.
-pub fn set_result(connection: &Connection, id: &str, result: &str) -> Result<(), StoreError> {
-    let sql = "UPDATE jobs SET result = ?, failures = 0 WHERE id = ?";
-    execute(connection, sql, [result, id]).map(drop)
+/// Records a successful run, and the names of the foreign content that it had read.
+pub fn set_result(connection: &Connection, id: &str, result: &str, taint: &BTreeSet<String>) -> Result<(), StoreError> {
+    let sql = "UPDATE jobs SET result = ?, result_taint = ?, failures = 0 WHERE id = ?";
+    execute(connection, sql, params![result, serde_json::to_string(taint)?, id]).map(drop)
 }
 
 /// Records a successful run without an answer.

@@ -2,6 +2,8 @@
 
 use rusqlite::{Connection, params};
 
+use uuid::Uuid;
+
 use super::StoreError;
 use super::sql::{execute, select_optional};
 
@@ -71,4 +73,10 @@ pub fn get(connection: &Connection, key: &str) -> Result<Option<String>, StoreEr
 pub fn set(connection: &Connection, key: &str, value: &str) -> Result<(), StoreError> {
     let sql = "INSERT INTO meta (key, value) VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value";
     execute(connection, sql, params![key, value]).map(drop)
+}
+
+/// Records that the turn no longer runs alone. Another turn may run alone since this one has made progress.
+pub fn end_isolation(connection: &Connection, turn: Uuid) -> Result<(), StoreError> {
+    let sql = "UPDATE meta SET value = '' WHERE key = ? AND value = ?";
+    execute(connection, sql, params![ISOLATED_TURN, turn.to_string()]).map(drop)
 }

@@ -6,7 +6,7 @@ use rusqlite::{Connection, TransactionBehavior};
 
 use super::StoreError;
 
-const MIGRATIONS: [&str; 32] = [
+const MIGRATIONS: [&str; 33] = [
     include_str!("migrations/0001_spine.sql"),
     include_str!("migrations/0002_cost.sql"),
     include_str!("migrations/0003_open.sql"),
@@ -39,6 +39,7 @@ const MIGRATIONS: [&str; 32] = [
     include_str!("migrations/0030_names.sql"),
     include_str!("migrations/0031_epoch_at.sql"),
     include_str!("migrations/0032_session_edits.sql"),
+    include_str!("migrations/0033_result_taint.sql"),
 ];
 
 /// A query for a table that every version of this program has.

@@ -17,7 +17,7 @@ use crate::store::StoreError;
 #[derive(Clone, Debug)]
 pub struct TurnError {
     pub code: ErrorCode,
-    /// The operation that failed: `turn`, `model_call`, `tool_call`, or a part of these.
+    /// The operation that failed, such as `turn`, `model_call`, `command` or `store`.
     pub operation: &'static str,
     /// The underlying error, for the log.
     pub cause: Option<Arc<dyn Error + Send + Sync>>,

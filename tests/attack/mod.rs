@@ -8,3 +8,4 @@ mod storage;
 mod systemd_unit;
 mod trust;
 mod trust_page;
+mod trust_shared;

@@ -291,7 +291,7 @@ CREATE TABLE jobs (
     result     TEXT,
     created_at INTEGER NOT NULL,
     updated_at INTEGER NOT NULL
-) WITHOUT ROWID
+, result_taint TEXT) WITHOUT ROWID
 
 -- table memories on memories
 CREATE TABLE memories (

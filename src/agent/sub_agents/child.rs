@@ -20,6 +20,7 @@ use crate::store::spawns::{self, NewSpawn};
 use crate::store::usage::{self, UsageScope};
 use crate::store::{Connection, StoreError};
 use crate::tools::{OutputLimit, ToolContext, WriteRows, truncate_middle};
+use crate::turn::context::private_memory;
 
 /// The sender of messages to sub-agents.
 const SENDER: &str = "subagent";
@@ -214,7 +215,11 @@ pub fn follow_ups_of(
 ) -> Result<(FollowUps, Option<AwaitingTurn>), StoreError> {
     let EndedTurn { row, reply, error, .. } = end;
     let error = *error;
-    let answer = truncate_middle(reply, ANSWER, None);
+    let mut answer = truncate_middle(reply, ANSWER, None);
+    if end.has_read_memory {
+        answer.push_str("\n\n");
+        answer.push_str(private_memory::HAS_READ_MEMORY);
+    }
     let is_first = spawns::end(connection, row.id, error, &answer)?;
     let asking = inbox::of_turn(connection, task.turn)?;
     if task.waits && is_first && asking.iter().any(|row| row.is_open() && !row.cancel) {

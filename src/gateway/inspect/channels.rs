@@ -5,7 +5,6 @@ use std::time::Duration;
 use daoyou_channels::email::EmailConfig;
 use daoyou_channels::finding::worst;
 use daoyou_channels::{Finding, Severity};
-use jiff::Timestamp;
 use serde_json::{Value, json};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
@@ -281,8 +280,7 @@ async fn bounded(limit: Duration, test: impl Future<Output = Vec<Finding>>) -> V
 }
 
 fn skipped_row(row: &SkippedPosition) -> Value {
-    let at = Timestamp::from_millisecond(row.at).map(|at| at.to_string()).unwrap_or_default();
-    json!({ "source": row.source, "position": row.position, "reason": row.reason, "at": at })
+    json!({ "source": row.source, "position": row.position, "reason": row.reason, "at": crate::query::timestamp(row.at) })
 }
 
 fn webhook_channel(name: impl AsRef<str>) -> String {

@@ -2,7 +2,7 @@
 
 use daoyou_channels::Trust;
 
-use super::slash_command::CommandContext;
+use super::slash_command::{CommandContext, CommandReply};
 use crate::bus::InboundSignal;
 use crate::phrases::fill;
 use crate::store::approvals::{self, ApprovalRow, ApprovalState};
@@ -30,16 +30,16 @@ pub(super) async fn answer(
     argument: &str,
     row: &InboxRow,
     is_approved: bool,
-) -> Result<String, StoreError> {
+) -> Result<CommandReply, StoreError> {
     let phrases = context.phrases;
     if Trust::parse(&row.trust) != Trust::Owner {
-        return Ok(phrases.approval_owner_only.to_owned());
+        return Ok(phrases.approval_owner_only.to_owned().into());
     }
     let (code, rest) = argument.split_once(char::is_whitespace).unwrap_or((argument, ""));
     let rest = rest.trim();
     let for_session = is_approved && rest.eq_ignore_ascii_case(FOR_SESSION);
     if code.is_empty() || (is_approved && !rest.is_empty() && !for_session) {
-        return usage(context).await;
+        return Ok(usage(context).await?.into());
     }
     let (state, reason) =
         if is_approved { (ApprovalState::Approved, String::new()) } else { (ApprovalState::Denied, rest.to_owned()) };
@@ -63,9 +63,11 @@ pub(super) async fn answer(
         Ok(AnswerOutcome::Done(Box::new(known)))
     };
     let known = match context.store.write(Durability::Synced, write).await? {
-        AnswerOutcome::Unknown => return Ok(fill(phrases.approval_unknown, &[code])),
-        AnswerOutcome::Over(state) => return Ok(fill(phrases.approval_over, &[code, state.as_str()])),
-        AnswerOutcome::Elsewhere => return Ok(phrases.approval_elsewhere.to_owned()),
+        AnswerOutcome::Unknown => {
+            return Ok(CommandReply::failed(fill(phrases.approval_unknown, &[code]), "no_such_approval"));
+        }
+        AnswerOutcome::Over(state) => return Ok(fill(phrases.approval_over, &[code, state.as_str()]).into()),
+        AnswerOutcome::Elsewhere => return Ok(phrases.approval_elsewhere.to_owned().into()),
         AnswerOutcome::Done(known) => known,
     };
     if let Some(bus) = bus {
@@ -76,7 +78,7 @@ pub(super) async fn answer(
         (true, true) => phrases.approval_given_for_session,
         (false, _) => phrases.approval_denied,
     };
-    Ok(fill(template, &[&known.tool, &known.code]))
+    Ok(fill(template, &[&known.tool, &known.code]).into())
 }
 
 /// Returns the usage of the command, and the waiting requests.

@@ -34,6 +34,8 @@ pub struct ConversationContext {
     pub memory: PromptMemory,
     /// The owners whose memories the prompt may contain, the sender first; empty for an untrusted sender.
     pub owners: Vec<Owner>,
+    /// People other than the sender read the answer.
+    pub is_read_by_others: bool,
     /// The count of forgotten memories when this context was read.
     pub forget_count: i64,
     /// The names of the foreign content in the conversation; see [`Taint`].
@@ -180,7 +182,7 @@ impl ContextBuilder {
         let owner = person.clone().and_then(|person| agent.memory.owner(person));
         let origin = TurnOrigin::parse(&last.origin);
         let is_fresh = origin.settings.fresh;
-        let (mut conversation, log, is_shared) = self.store.read_here(|connection| {
+        let (mut conversation, log) = self.store.read_here(|connection| {
             let head = messages::session(connection, &key)?;
             let turn = AnsweredTurn { session: &key, place: (&last.channel, &last.chat_id), origin: &origin };
             let is_shared = turn.is_read_by_others(connection, person.as_ref(), &settings.identities)?;
@@ -207,12 +209,22 @@ impl ContextBuilder {
             };
             let (owners, forget_count) = (query.owners(), forgetting::count(connection)?);
             let taint = approvals::taint_of_epoch(connection, &key, head.epoch)?;
-            let context =
-                ConversationContext { taint, head, messages: Vec::new(), from, is_full, memory, owners, forget_count };
-            Ok((context, log, is_shared))
+            let (messages, is_read_by_others) = (Vec::new(), is_shared);
+            let context = ConversationContext {
+                taint,
+                head,
+                messages,
+                from,
+                is_full,
+                memory,
+                owners,
+                is_read_by_others,
+                forget_count,
+            };
+            Ok((context, log))
         })?;
         conversation.messages = log.iter().map(|logged: &Arc<LoggedMessage>| logged.message.clone()).collect();
-        if is_shared {
+        if conversation.is_read_by_others {
             private_memory::strip(&mut conversation.messages);
         }
         Ok(conversation)
@@ -319,11 +331,8 @@ impl PromptMemoryQuery<'_> {
     }
 
     fn load_again(&self, context: &ContextStep) -> Result<PromptMemory, StoreError> {
-        let snapshot = match &context.snapshot {
-            // A consolidation may have removed the summary while the turn waited.
-            Some(hash) => Some(self.snapshot(Some(hash))?),
-            None => None,
-        };
+        // A consolidation may have removed the snapshot while the turn waited; then it is taken again.
+        let snapshot = context.snapshot.as_deref().map(|hash| self.snapshot(Some(hash))).transpose()?;
         Ok(PromptMemory { snapshot, summary: self.summary(context.summary)? })
     }
 

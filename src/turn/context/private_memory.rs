@@ -11,6 +11,9 @@ use crate::chat::{ChatMessage, ToolCall};
 use crate::memory::{FORGOTTEN, tool_names, without_memory};
 use crate::tools::{CONVERSATIONS, GATEWAY_FOLDER, MEMORY_FOLDER, PROCESS, canonical_name, is_plan};
 
+/// The note at the end of the answer of a sub-agent that has read memories.
+pub const HAS_READ_MEMORY: &str = "[This sub-agent has read private memories.]";
+
 const NOT_SHOWN: &str = "(not shown: this conversation has several people, and memory is private)";
 
 /// Removes the results that show memories, because others may read the messages.
@@ -36,10 +39,19 @@ fn take_out(messages: &mut [ChatMessage], instead: &str) -> bool {
                 if may_print && content.contains(CONVERSATIONS) {
                     shown = content.find('\n').map_or(shown, |line| line.min(shown));
                 }
+                // The report of a sub-agent begins with a line about it.
+                if content.contains(HAS_READ_MEMORY) {
+                    shown = content.find('\n').map_or(0, |line| line.min(shown));
+                }
                 has_changed |= shown < content.len();
                 content.truncate(shown);
             }
-            ChatMessage::Assistant { tool_calls, .. } => {
+            ChatMessage::Assistant { content, tool_calls, .. } => {
+                // The report to a turn that has ended is a note.
+                if content.contains(HAS_READ_MEMORY) {
+                    instead.clone_into(content);
+                    has_changed = true;
+                }
                 has_read |= tool_calls.iter().any(reads_private);
                 let reads_stored = |call: &ToolCall| has_read && call.arguments.contains(GATEWAY_FOLDER);
                 may_print |= tool_calls.iter().any(|call| names_memory_file(&call.arguments) || reads_stored(call));
@@ -47,7 +59,9 @@ fn take_out(messages: &mut [ChatMessage], instead: &str) -> bool {
                     |call: &&ToolCall| reads_private(call) || reads_stored(call) || may_print && uses_process(call);
                 private = tool_calls.iter().filter(is_private).map(|call| call.id.clone()).collect();
             }
-            ChatMessage::Tool { call_id, content, .. } if private.contains(call_id) || shows_memory_file(content) => {
+            ChatMessage::Tool { call_id, content, .. }
+                if private.contains(call_id) || shows_memory_file(content) || content.contains(HAS_READ_MEMORY) =>
+            {
                 instead.clone_into(content);
                 has_changed = true;
             }
@@ -55,6 +69,15 @@ fn take_out(messages: &mut [ChatMessage], instead: &str) -> bool {
         }
     }
     has_changed
+}
+
+/// Returns true if a turn with these messages has read memories, itself or by a sub-agent.
+pub fn has_read(messages: &[ChatMessage]) -> bool {
+    messages.iter().any(|message| match message {
+        ChatMessage::Assistant { tool_calls, .. } => tool_calls.iter().any(reads_private),
+        ChatMessage::Tool { content, .. } => shows_memory_file(content) || content.contains(HAS_READ_MEMORY),
+        ChatMessage::User { .. } => false,
+    })
 }
 
 /// Returns true if the result of a call comes from memory or from a memory file.
@@ -219,6 +242,28 @@ mod tests {
             let expected = if has_read { "[background process p1 ended]" } else { announced };
             assert_eq!(messages[3], ChatMessage::user(expected));
         }
+    }
+
+    #[test]
+    fn what_a_sub_agent_read_of_memories_is_removed_for_others() {
+        let answer = |mark: &str| format!("[sub-agent a finished in 1s, 9 tokens]\nsecret\n\n{mark}");
+        let tool = |content: String| ChatMessage::Tool {
+            call_id: "1".into(),
+            name: "spawn".into(),
+            content,
+            images: Vec::new(),
+        };
+        for (mark, is_private) in [(HAS_READ_MEMORY, true), ("", false)] {
+            let mut messages =
+                vec![ChatMessage::user(answer(mark)), ChatMessage::assistant(answer(mark)), tool(answer(mark))];
+            let calls = messages.clone();
+            assert_eq!(has_read(&calls), is_private);
+            strip(&mut messages);
+            assert_eq!(format!("{messages:?}").contains("secret"), !is_private);
+            assert!(messages != calls || !is_private);
+        }
+        let tool_calls = vec![ToolCall { id: "1".into(), name: "recall".into(), arguments: "{}".into() }];
+        assert!(has_read(&[ChatMessage::Assistant { content: String::new(), reasoning: None, tool_calls }]));
     }
 
     #[test]

@@ -166,6 +166,7 @@ mod tests {
             is_full: false,
             memory,
             owners: Vec::new(),
+            is_read_by_others: false,
             forget_count: 0,
             taint: Default::default(),
         };

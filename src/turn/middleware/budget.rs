@@ -76,10 +76,6 @@ impl BudgetMiddleware {
 
 #[async_trait]
 impl Middleware<ModelCall> for BudgetMiddleware {
-    fn name(&self) -> &'static str {
-        "budget"
-    }
-
     async fn before(&self, at: &TurnScope<'_>, request: ModelRequest) -> Result<ModelRequest, TurnError> {
         let used_up = |code, values| TurnError::new(code, ModelCall::NAME).with(values);
         let BudgetConfig { turn_cost, session_tokens, session_cost, day_tokens, day_cost } = self.config;

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
+use super::MiddlewareName;
 use crate::chat::ToolCall;
 use crate::llm::{ChatRequest, ChatResponse};
 use crate::tools::ToolOutcome;
@@ -61,9 +62,6 @@ impl Operation for ToolRun {
 /// The future may be dropped at any time, since a stopped turn drops its model call.
 #[async_trait]
 pub trait Middleware<O: Operation>: Send + Sync {
-    /// Returns the middleware's name in `agent.middleware`.
-    fn name(&self) -> &'static str;
-
     /// Runs before the operation, in the order of registration. It may change the request; an error ends the operation before it
     /// begins.
     async fn before(&self, _: &TurnScope<'_>, request: O::Request) -> Result<O::Request, TurnError> {
@@ -83,7 +81,7 @@ pub trait Middleware<O: Operation>: Send + Sync {
 
 /// All middleware around one kind of operation, in the order of registration.
 pub struct MiddlewareChain<O: Operation> {
-    layers: Vec<Arc<dyn Middleware<O>>>,
+    layers: Vec<(MiddlewareName, Arc<dyn Middleware<O>>)>,
 }
 
 impl<O: Operation> Default for MiddlewareChain<O> {
@@ -94,8 +92,8 @@ impl<O: Operation> Default for MiddlewareChain<O> {
 
 impl<O: Operation> MiddlewareChain<O> {
     /// Adds a middleware inside of the earlier ones.
-    pub fn push(&mut self, layer: Arc<dyn Middleware<O>>) {
-        self.layers.push(layer);
+    pub fn push(&mut self, name: MiddlewareName, layer: Arc<dyn Middleware<O>>) {
+        self.layers.push((name, layer));
     }
 
     /// Runs `operation` within all middleware.
@@ -114,13 +112,13 @@ impl<O: Operation> MiddlewareChain<O> {
     {
         let mut entered = 0;
         let outcome = async {
-            for layer in &self.layers {
+            for (name, layer) in &self.layers {
                 entered += 1;
-                request = layer.before(scope, request).await.inspect_err(|_| ended(layer))?;
+                request = layer.before(scope, request).await.inspect_err(|_| ended::<O>(*name))?;
             }
             let mut response = operation(request).await?;
-            for layer in self.layers.iter().rev() {
-                response = layer.after(scope, response).await.inspect_err(|_| ended(layer))?;
+            for (name, layer) in self.layers.iter().rev() {
+                response = layer.after(scope, response).await.inspect_err(|_| ended::<O>(*name))?;
             }
             Ok(response)
         };
@@ -128,7 +126,7 @@ impl<O: Operation> MiddlewareChain<O> {
             Ok(response) => return Ok(response),
             Err(error) => error,
         };
-        for layer in &self.layers[..entered] {
+        for (_, layer) in &self.layers[..entered] {
             error = layer.on_error(scope, error).await;
         }
         Err(error)
@@ -136,8 +134,8 @@ impl<O: Operation> MiddlewareChain<O> {
 }
 
 /// Logs the name of the middleware that ended the operation; the error contains only the reason.
-fn ended<O: Operation>(layer: &Arc<dyn Middleware<O>>) {
-    tracing::debug!(middleware = layer.name(), around = O::NAME, "a middleware ended the operation");
+fn ended<O: Operation>(name: MiddlewareName) {
+    tracing::debug!(middleware = name.as_str(), around = O::NAME, "a middleware ended the operation");
 }
 
 #[cfg(test)]

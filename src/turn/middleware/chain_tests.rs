@@ -7,7 +7,7 @@ use daoyou_channels::SessionKey;
 use tokio::time::Instant;
 use uuid::Uuid;
 
-use super::{Middleware, MiddlewareChain, TurnRun};
+use super::{Middleware, MiddlewareChain, MiddlewareName, TurnRun};
 use crate::metrics::TurnMetrics;
 use crate::phrases::Phrases;
 use crate::text::Language;
@@ -54,10 +54,6 @@ fn failed(operation: &'static str) -> TurnError {
 
 #[async_trait]
 impl Middleware<TurnRun> for Layer {
-    fn name(&self) -> &'static str {
-        self.name
-    }
-
     async fn before(&self, _: &TurnScope<'_>, mut request: String) -> Result<String, TurnError> {
         self.note("before");
         request.push_str(self.name);
@@ -81,7 +77,7 @@ async fn run(layers: &[(&'static str, Does)], fails: bool) -> (Result<String, &'
     let seen = Seen::default();
     let mut chain = MiddlewareChain::default();
     for (name, does) in layers.iter().copied() {
-        chain.push(Arc::new(Layer { name, does, seen: seen.clone() }));
+        chain.push(MiddlewareName::Logging, Arc::new(Layer { name, does, seen: seen.clone() }));
     }
     let (metrics, session) = (TurnMetrics::default(), SessionKey::from("cli:direct"));
     let meter = metrics.meter();

@@ -19,10 +19,6 @@ trait LoggedOperation: Operation {
 
 #[async_trait]
 impl<O: LoggedOperation> Middleware<O> for LoggingMiddleware {
-    fn name(&self) -> &'static str {
-        "logging"
-    }
-
     async fn before(&self, at: &TurnScope<'_>, request: O::Request) -> Result<O::Request, TurnError> {
         O::log_request(at, &request);
         Ok(request)

@@ -60,10 +60,6 @@ impl RateLimitMiddleware {
 
 #[async_trait]
 impl Middleware<ModelCall> for RateLimitMiddleware {
-    fn name(&self) -> &'static str {
-        "rate_limit"
-    }
-
     async fn before(&self, at: &TurnScope<'_>, request: ModelRequest) -> Result<ModelRequest, TurnError> {
         let RateLimitConfig { session_per_minute, per_minute } = self.config;
         let CallLimiter { sessions, all } = &*self.limiter;

@@ -13,8 +13,6 @@ use crate::turn::turn_loop::{ConversationOutcome, TurnScope};
 
 pub struct RedactionMiddleware(pub KnownSecrets);
 
-const NAME: &str = "redaction";
-
 impl RedactionMiddleware {
     fn redact(&self, at: &TurnScope<'_>, what: &str, text: &mut String) {
         if self.0.redact(text) {
@@ -25,10 +23,6 @@ impl RedactionMiddleware {
 
 #[async_trait]
 impl Middleware<TurnRun> for RedactionMiddleware {
-    fn name(&self) -> &'static str {
-        NAME
-    }
-
     async fn after(&self, at: &TurnScope<'_>, mut end: ConversationOutcome) -> Result<ConversationOutcome, TurnError> {
         if let ConversationOutcome::Answered(reply) = &mut end {
             self.redact(at, "a reply", reply);
@@ -43,10 +37,6 @@ impl Middleware<TurnRun> for RedactionMiddleware {
 
 #[async_trait]
 impl Middleware<ModelCall> for RedactionMiddleware {
-    fn name(&self) -> &'static str {
-        NAME
-    }
-
     async fn before(&self, at: &TurnScope<'_>, mut request: ModelRequest) -> Result<ModelRequest, TurnError> {
         for message in &mut request.chat.messages {
             if let ChatMessage::Tool { content, .. } = message {

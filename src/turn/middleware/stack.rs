@@ -121,25 +121,25 @@ impl MiddlewareStack {
     fn add(&mut self, name: MiddlewareName, parts: &MiddlewareParts) {
         match name {
             MiddlewareName::Logging => {
-                self.turn.push(Arc::new(LoggingMiddleware));
-                self.model.push(Arc::new(LoggingMiddleware));
-                self.tool.push(Arc::new(LoggingMiddleware));
+                self.turn.push(name, Arc::new(LoggingMiddleware));
+                self.model.push(name, Arc::new(LoggingMiddleware));
+                self.tool.push(name, Arc::new(LoggingMiddleware));
             }
             MiddlewareName::Timing => self.is_timed = true,
             MiddlewareName::Redaction if parts.secrets.is_empty() => {}
             MiddlewareName::Redaction => {
                 let redaction = Arc::new(RedactionMiddleware(parts.secrets.clone()));
-                self.turn.push(redaction.clone());
-                self.model.push(redaction);
+                self.turn.push(name, redaction.clone());
+                self.model.push(name, redaction);
                 self.secrets = Some(parts.secrets.clone());
             }
             MiddlewareName::Budget => {
                 let budget = BudgetMiddleware::new(parts.budget.clone(), parts.store.clone(), parts.timezone.clone());
-                self.model.push(Arc::new(budget));
+                self.model.push(name, Arc::new(budget));
             }
             MiddlewareName::RateLimit => {
                 let limiter = self.state.limiter.clone();
-                self.model.push(Arc::new(RateLimitMiddleware { config: parts.rate_limit.clone(), limiter }));
+                self.model.push(name, Arc::new(RateLimitMiddleware { config: parts.rate_limit.clone(), limiter }));
             }
             // The tool executor caches tool results itself.
             MiddlewareName::Cache if parts.cache.responses => {
