@@ -117,7 +117,6 @@ mod tests {
     fn sentences_are_recognized_by_their_words() {
         for (english, chinese) in [
             ("1.2 GB are free", Some("剩余 1.2 GB")),
-            ("/home/a/.daoyou, private", Some("/home/a/.daoyou，仅自己可访问")),
             ("within 3 s of openai's", Some("与 openai 相差不超过 3 秒")),
             ("unknown key; the nearest known key is agent.model", Some("没有这个键；最接近的是 agent.model")),
             ("the value is a text", Some("这里是文本")),
