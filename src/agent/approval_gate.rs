@@ -77,14 +77,17 @@ impl Approvals for ApprovalGate {
         }
         let (id, session) = (approvals::id_of(context.turn, &call.id), context.session.to_string());
         let (names, asks_owner) = (restriction.tools.clone(), restriction.asks_owner);
-        let stranger = (context.trust == Trust::Untrusted).then(|| context.sender.clone());
+        let is_stranger = context.trust == Trust::Untrusted;
+        let is_from_person = context.origin.is_from_person();
         let channel = context.channel.clone();
         let sender = self.channels_with_proof.contains(&channel).then(|| context.sender.clone());
         let known = self.bus.store().read(move |connection| {
-            // An approval for the rest of the conversation does not replace the question that the permissions demand.
-            let mut is_granted = !asks_owner;
+            // An approval for the rest of the conversation does not replace the question that the permissions demand. It covers further
+            // calls of the same stranger, if the channel proves who that is; a message of daoyou itself has no such sender.
+            let stranger = sender.as_deref().filter(|_| is_stranger).map(|sender| (channel.as_str(), sender));
+            let mut is_granted = !asks_owner && (!is_stranger || (stranger.is_some() && is_from_person));
             for name in &names {
-                is_granted = is_granted && approvals::is_granted(connection, &session, name, stranger.as_deref())?;
+                is_granted = is_granted && approvals::is_granted(connection, &session, name, stranger)?;
             }
             let pending = approvals::count_pending_by(connection, &channel, sender.as_deref())?;
             Ok((is_granted, approvals::find(connection, id)?, pending))
@@ -455,17 +458,23 @@ mod tests {
         }
         // The approved call was not one of a stranger. An approved call of a stranger lets no other one in.
         let restriction = Restriction { tools: vec!["exec".to_owned()], ..Restriction::default() };
-        let decide = async |trust: Trust, sender: &str| {
-            let context = ToolContext { trust, sender: sender.to_owned(), ..context.clone() };
+        let decide = async |trust: Trust, (channel, sender): (&str, &str)| {
+            let (channel, sender) = (channel.to_owned(), sender.to_owned());
+            let context = ToolContext { trust, channel, sender, ..context.clone() };
             matches!(gate.decide(&exec_call("{}"), &restriction, &context).await, ApprovalDecision::Approved)
         };
-        assert!(decide(Trust::Known, "ann").await && !decide(Trust::Untrusted, "eve").await);
+        let eve = ("webhook:proven", "eve");
+        assert!(decide(Trust::Known, ("webhook:proven", "ann")).await && !decide(Trust::Untrusted, eve).await);
         let asking = move |connection: &Connection| {
             let row = NewInboxRow::sample(granted_turn, "cli:direct");
-            inbox::insert(connection, &NewInboxRow { sender: "eve".to_owned(), trust: "untrusted", ..row }).map(drop)
+            let (channel, sender) = (eve.0.to_owned(), eve.1.to_owned());
+            inbox::insert(connection, &NewInboxRow { channel, sender, trust: "untrusted", ..row }).map(drop)
         };
         store.write(Durability::Logged, asking).await.unwrap();
-        assert!(decide(Trust::Untrusted, "eve").await && !decide(Trust::Untrusted, "mallory").await);
+        assert!(decide(Trust::Untrusted, eve).await);
+        for other in [("webhook:proven", "mallory"), ("webhook:open", "eve")] {
+            assert!(!decide(Trust::Untrusted, other).await, "{other:?}");
+        }
     }
 
     /// Strangers fill their share alone, whatever chats and names they choose; the owner's calls and those of known senders have room.

@@ -332,15 +332,13 @@ impl<'a> ConversationTurn<'a> {
             // The number of its steps limits a workflow.
             limits.iterations = u32::MAX;
         }
-        let mut agent_scope = agent.scope();
-        agent_scope.knows_owner &= !self.state.is_read_by_others;
         let turn = Turn {
             scope,
             system,
             conversation,
             lead,
             tools: &tools,
-            tool_context: self.started.tool_context(agent_scope),
+            tool_context: self.started.tool_context(agent.scope(), self.state.is_read_by_others),
             image_loader: images,
             images: LoadedImages::default(),
             temperature: agent.profile.temperature.or(*temperature),

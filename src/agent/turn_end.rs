@@ -198,13 +198,13 @@ impl TurnEnd {
             ended.written.more = !inbox::open_of_session(connection, &last.session, 1)?.is_empty();
             return Ok(ended);
         }
-        let (mut is_redacted, mut taint, mut has_read_memory) = (false, Taint::default(), false);
+        let mut appended = AppendedTurn::default();
         match &self.append {
             SessionAppend::Nothing => {}
             SessionAppend::Turn { user, context, answer, reason } => {
                 let steps = (context.as_deref(), answer.as_deref());
-                (ended.written.is_learned, is_redacted, taint, has_read_memory) =
-                    self.append_messages(connection, &last.session, user, steps, reason)?;
+                appended = self.append_messages(connection, &last.session, user, steps, reason)?;
+                ended.written.is_learned = appended.is_learned;
             }
             SessionAppend::Note(note) => {
                 let head = append_note(connection, &last.session, self.turn, note)?;
@@ -231,7 +231,8 @@ impl TurnEnd {
         }
         approvals::cancel_of_turn(connection, self.turn)?;
         questions::cancel_of_turn(connection, &last.session, self.turn)?;
-        ended.followed = self.follow(connection, bus, rules, last, (taint, has_read_memory))?;
+        let is_redacted = appended.is_redacted;
+        ended.followed = self.follow(connection, bus, rules, last, appended)?;
         if let Some(reply) = &ended.followed.reply {
             ended.followed.inserted = Some(self.reply_draft(last, reply).insert(connection)?);
         }
@@ -253,7 +254,7 @@ impl TurnEnd {
         bus: &MessageBus,
         rules: &cron::CronSettings,
         last: &InboxRow,
-        (taint, has_read_memory): (Taint, bool),
+        AppendedTurn { taint, has_read_memory, .. }: AppendedTurn,
     ) -> Result<AppliedFollowUps, StoreError> {
         let cause = TurnOrigin::parse(&last.origin).cause;
         let (turn, reply, error) = (self.turn, &self.reply, self.error);
@@ -290,8 +291,7 @@ impl TurnEnd {
         Ok(AppliedFollowUps { reply, inserted, sessions, notice_channel, awaiting, sub_agent, is_failed_run })
     }
 
-    /// Appends the turn to its session. Returns whether something was remembered, whether a used memory was forgotten since the turn
-    /// began, the names of the foreign content that the turn has read, and whether it has read memories.
+    /// Appends the turn to its session.
     fn append_messages(
         &self,
         connection: &Connection,
@@ -299,7 +299,7 @@ impl TurnEnd {
         user: &ChatMessage,
         (context, answer): (Option<&ContextStep>, Option<&StepBody>),
         reason: &str,
-    ) -> Result<(bool, bool, Taint, bool), StoreError> {
+    ) -> Result<AppendedTurn, StoreError> {
         let steps = turn_steps::of_turn(connection, self.turn)?;
         // With an unreadable journal, only the message and the error are added.
         let mut progress = TurnProgress::read(&steps).unwrap_or_default();
@@ -313,6 +313,7 @@ impl TurnEnd {
         let is_context_full = context.is_some_and(|context| context.is_context_full || context.compactions > 0);
         let count_at_start = context.map(|context| context.forget_count);
         let mut messages = session_messages(user, progress, reason, &self.reply);
+        let has_read_memory = private_memory::has_read(&messages);
         // If memories were forgotten since the turn used them, neither log nor journal may keep them.
         let turn = self.turn.to_string();
         let is_redacted = memory::redact_ended_turn(connection, &turn, &mut messages)?;
@@ -322,7 +323,6 @@ impl TurnEnd {
         if is_redacted || is_stale {
             forgetting::forget_steps(connection, &turn)?;
         }
-        let has_read_memory = private_memory::has_read(&messages);
         let bodies = messages.iter().map(serde_json::to_string).collect::<Result<Vec<_>, _>>()?;
         let roles = messages.iter().map(ChatMessage::role);
         let head = messages::append(connection, session, self.turn, roles.zip(bodies))?;
@@ -335,7 +335,7 @@ impl TurnEnd {
             _ => false,
         };
         self.count(connection, session, &spending)?;
-        Ok((is_learned, is_redacted, taint, has_read_memory))
+        Ok(AppendedTurn { is_learned, is_redacted, taint, has_read_memory })
     }
 
     /// Adds the model's answer to the journal and to `progress`, after the `context` if the journal does not contain it yet: it may
@@ -378,6 +378,19 @@ impl TurnEnd {
         draft.body.error = self.error.map(|code| ErrorInfo { code: code.to_owned() });
         draft
     }
+}
+
+/// A turn that was appended to its session.
+#[derive(Debug, Default)]
+struct AppendedTurn {
+    /// Something was remembered.
+    is_learned: bool,
+    /// A memory that the turn used was forgotten since it began.
+    is_redacted: bool,
+    /// The names of the foreign content that the turn has read; see [`Taint`].
+    taint: Taint,
+    /// The turn has read private memories.
+    has_read_memory: bool,
 }
 
 /// The work that remains after a written end.

@@ -74,7 +74,7 @@ pub struct StartedTurn {
 
 impl StartedTurn {
     /// Returns the context for the turn's tool calls; `agent` is the agent that answers.
-    pub fn tool_context(&self, agent: AgentScope) -> ToolContext {
+    pub fn tool_context(&self, agent: AgentScope, is_read_by_others: bool) -> ToolContext {
         let Self { turn, session, rows, last, cancel, .. } = self;
         let asked: Vec<&str> = rows.iter().map(|row| row.content.as_str()).collect();
         let asked = asked.join("\n");
@@ -91,6 +91,7 @@ impl StartedTurn {
             chat_id: last.chat_id.clone(),
             sender: sender_of(last),
             trust: least_trust(rows),
+            is_read_by_others,
             files: attachments::paths(rows),
             metadata: last.metadata.as_str().into(),
             origin: Arc::new(origin),

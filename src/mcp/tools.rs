@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use daoyou_channels::Trust;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -93,10 +92,10 @@ impl Tool for McpTool {
     }
 }
 
-/// Refuses turns of anyone but the owner if folders cannot be hidden from the server's program, which then sees the owner's
+/// Refuses turns that are not for the owner alone if folders cannot be hidden from the server's program, which then sees the owner's
 /// private folders.
 fn check_sender(server: &McpServer, context: &ToolContext) -> Result<(), String> {
-    if context.trust == Trust::Owner || !server.sees_private_folders() {
+    if context.is_for_owner_alone() || !server.sees_private_folders() {
         return Ok(());
     }
     let server = &server.name;

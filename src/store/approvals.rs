@@ -174,20 +174,21 @@ pub fn grant(connection: &Connection, row: &ApprovalRow) -> Result<(), StoreErro
 }
 
 /// Returns true if the owner approved this tool for the current conversation of a session; for an untrusted sender only if the approved
-/// call was one of this `stranger`. The request of a plan names several tools.
+/// call was one of this `stranger` (channel and sender). The request of a plan names several tools.
 pub fn is_granted(
     connection: &Connection,
     session: &str,
     tool: &str,
-    stranger: Option<&str>,
+    stranger: Option<(&str, &str)>,
 ) -> Result<bool, StoreError> {
     let epoch = messages::session(connection, session)?.epoch;
     let sql =
         "SELECT EXISTS (SELECT 1 FROM approvals a WHERE session = ?1 AND epoch = ?2 AND for_session AND state = 'approved'
                    AND instr(', ' || tool || ', ', ', ' || ?3 || ', ')
-                   AND (?4 IS NULL OR EXISTS (SELECT 1 FROM inbox i WHERE i.turn = a.turn AND i.sender = ?4
+                   AND (?4 IS NULL OR EXISTS (SELECT 1 FROM inbox i WHERE i.turn = a.turn AND i.channel = ?4 AND i.sender = ?5
                                               AND i.trust = 'untrusted')))";
-    select_value(connection, sql, params![session, epoch, tool, stranger])
+    let (channel, sender) = stranger.unzip();
+    select_value(connection, sql, params![session, epoch, tool, channel, sender])
 }
 
 /// Returns the sources of the current conversation of a session that are not the owner's.

@@ -1,7 +1,6 @@
 //! Key-value pairs about the store itself.
 
 use rusqlite::{Connection, params};
-
 use uuid::Uuid;
 
 use super::StoreError;

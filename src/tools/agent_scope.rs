@@ -18,7 +18,7 @@ pub struct AgentScope {
     pub skills: Option<BTreeSet<String>>,
     /// True if the agent has its own memories.
     pub has_own_memory: bool,
-    /// True if the agent may see facts about the owner, and nobody else reads what it answers.
+    /// True if the agent may see facts about the owner.
     pub knows_owner: bool,
     /// The agents on whose behalf this agent works. Their limits apply to it as well.
     pub within: Vec<String>,

@@ -105,7 +105,7 @@ impl PrivateFolders {
     /// Returns the visibility for the turn of `context`.
     pub fn visibility_for(&self, context: &ToolContext) -> FolderVisibility {
         let mut covered = self.default_visibility();
-        if context.trust == Trust::Owner && context.agent.knows_owner {
+        if context.is_for_owner_alone() && context.agent.knows_owner {
             covered.hidden.retain(|folder| folder == Path::new(GATEWAY_FOLDER));
         }
         covered.shown = ConversationFolder::of(context).visible();
@@ -147,9 +147,10 @@ pub struct ConversationFolder {
 }
 
 impl ConversationFolder {
-    /// Returns the folder of the turn of `context`.
+    /// Returns the folder of the turn of `context`. Where others read, the owner's turns use the folder of everybody.
     pub fn of(context: &ToolContext) -> Self {
-        Self::of_turn(context.session.as_str(), &context.origin, context.trust)
+        let turn = Self::of_turn(context.session.as_str(), &context.origin, context.trust);
+        Self { is_owner: context.is_for_owner_alone(), ..turn }
     }
 
     /// Returns the folder for a turn of this origin in `session`. A sub-agent shares the folder of the turn that started it, and

@@ -169,6 +169,8 @@ pub struct ToolContext {
     /// The sender of that message.
     pub sender: String,
     pub trust: Trust,
+    /// People other than the sender read the answer, so no tool may show private memories.
+    pub is_read_by_others: bool,
     /// The files that came with the messages of the turn, as paths relative to the workspace.
     pub files: Arc<[String]>,
     /// The channel's metadata of that message as JSON. The channel needs it to send the answer.
@@ -190,6 +192,11 @@ pub struct ToolContext {
 }
 
 impl ToolContext {
+    /// Returns true if the turn may see what only the owner may: it is the owner's, and nobody else reads its answer.
+    pub fn is_for_owner_alone(&self) -> bool {
+        self.trust == Trust::Owner && !self.is_read_by_others
+    }
+
     /// Returns the context of a call `call_id` that the owner makes in this chat, in a new turn without taint.
     pub fn of_owner(channel: &str, chat_id: &str, call_id: &str) -> Self {
         Self {
@@ -200,6 +207,7 @@ impl ToolContext {
             chat_id: chat_id.to_owned(),
             sender: String::new(),
             trust: Trust::Owner,
+            is_read_by_others: false,
             files: Arc::default(),
             metadata: "{}".into(),
             origin: Arc::default(),

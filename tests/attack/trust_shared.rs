@@ -22,10 +22,11 @@ fn script_steps(model: &Model) {
     });
 }
 
-async fn gateway(model: &Model) -> Gateway {
+async fn gateway(model: &Model, sandbox: &str) -> Gateway {
     script_steps(model);
     let setup = Setup::scripted(model).hook(Hook::bearer("group").trusting(&["ann"]));
-    let gateway = Gateway::start(setup.set("owner.identities", vec!["webhook:group:me"])).await;
+    let setup = setup.set("owner.identities", vec!["webhook:group:me"]).set("approval.default", "never");
+    let gateway = Gateway::start(setup.set("tools.exec.sandbox", sandbox)).await;
     std::fs::create_dir_all(gateway.workspace().join("memory")).unwrap();
     std::fs::write(gateway.workspace().join("memory/diary.md"), SECRET).unwrap();
     gateway
@@ -40,14 +41,21 @@ async fn ask(gateway: &Gateway, sender: &str, chat: &str, steps: &Value) -> Stri
 /// Files of memory are hidden from the owner's turns in a chat that others read, for whatever tool, also through a sub-agent.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_files_of_memory_are_hidden_where_others_read() {
+    for sandbox in ["auto", "off"] {
+        files_are_hidden(sandbox).await;
+    }
+}
+
+async fn files_are_hidden(sandbox: &str) {
     let model = Model::start().await;
-    let gateway = gateway(&model).await;
+    let gateway = gateway(&model, sandbox).await;
     let read = json!([["read_file", {"path": "memory/diary.md"}]]);
     let by_agent = json!([["spawn", {"task": format!("STEPS {read}"), "wait": true}]]);
     assert!(ask(&gateway, "me", "alone", &read).await.contains(SECRET));
     for (chat, other) in [("with-ann", "ann"), ("with-eve", "eve")] {
         ask(&gateway, other, chat, &json!(null)).await;
-        for steps in [&read, &json!([["grep", {"pattern": "vault"}]]), &by_agent] {
+        let (search, print) = (json!([["grep", {"pattern": "vault"}]]), json!([["exec", {"command": "cat memory/*"}]]));
+        for steps in [&read, &search, &print, &by_agent] {
             let told = ask(&gateway, "me", chat, steps).await;
             assert!(!told.is_empty() && !told.contains(SECRET), "{chat} {steps}: {told}");
         }
@@ -58,12 +66,13 @@ async fn the_files_of_memory_are_hidden_where_others_read() {
 #[tokio::test(flavor = "multi_thread")]
 async fn reports_of_sub_agents_about_memory_are_private() {
     let model = Model::start().await;
-    let gateway = gateway(&model).await;
-    let task = json!([["read_file", {"path": "memory/diary.md"}]]);
-    let steps = json!([["spawn", {"task": format!("STEPS {task}"), "wait": true}]]);
+    let gateway = gateway(&model, "auto").await;
+    let agent = |task: &Value| json!(["spawn", {"task": format!("STEPS {task}"), "wait": true}]);
+    let (read, search) = (json!([["read_file", {"path": "memory/diary.md"}]]), json!([["grep", {"pattern": "vault"}]]));
+    let steps = json!([agent(&read), agent(&search), search[0]]);
     model.script(|asked| {
         let (user, after) = current_turn(asked.body)?;
-        (user.contains("QUIET") && answers_in(after) > 0).then(|| Reply::text("done"))
+        (user.contains("QUIET") && answers_in(after) > 2).then(|| Reply::text("done"))
     });
     let quiet = Message::new(&format!("QUIET STEPS {steps}")).chat("c").sender("me");
     assert_eq!(gateway.post("group", "?wait=30", &quiet).await.text("reply"), "done");

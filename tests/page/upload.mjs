@@ -120,14 +120,15 @@ const upload = async ({ page }) => {
 
   // An answer that does not come is not waited for: the message is sent again, and counts once.
   await page.evaluate(() => {
-    const timeout = AbortSignal.timeout.bind(AbortSignal);
-    AbortSignal.timeout = () => timeout(300);
+    window.timeout = AbortSignal.timeout;
+    AbortSignal.timeout = () => window.timeout.call(AbortSignal, 300);
   });
   await page.route("**/api/chat", stalled, { times: 1 });
   await say(page, "count me too");
   await waitText(page, "echo: count me too");
   await until(page, "the second answer", () => !document.querySelector(".user.sending, .send-failed"));
   assert.equal(await page.locator(".user-text", { hasText: "count me too" }).count(), 1);
+  await page.evaluate(() => void (AbortSignal.timeout = window.timeout));
 
   // Files beyond the limit of a message are named, not dropped in silence.
   const part = (number) => ({ name: `part-${number}.txt`, mimeType: "text/plain", buffer: Buffer.from("x") });

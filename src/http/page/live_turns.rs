@@ -48,6 +48,7 @@ impl LiveTurns {
     /// Records an event; returns true if the event ends the turn.
     pub fn take(&mut self, event: &SessionEvent) -> bool {
         if matches!(event.event, TurnEvent::Done { .. } | TurnEvent::Error { .. }) {
+            self.ended.retain(|ended| *ended != event.turn);
             self.ended.push_back(event.turn);
             if self.ended.len() > MAX_ENDED
                 && let Some(oldest) = self.ended.pop_front()
@@ -56,10 +57,8 @@ impl LiveTurns {
             }
             return true;
         }
-        if matches!(event.event, TurnEvent::Started)
-            && let Some(again) = self.ended.iter().position(|ended| *ended == event.turn)
-        {
-            self.ended.remove(again);
+        if matches!(event.event, TurnEvent::Started) && self.ended.contains(&event.turn) {
+            self.ended.retain(|ended| *ended != event.turn);
             self.remove(event.turn);
         }
         self.count += 1;

@@ -13,7 +13,7 @@ use crate::tools::MEMORY_FOLDER;
 /// The path of the facts in the workspace.
 pub const MEMORY: &str = "memory/MEMORY.md";
 /// The largest file that is read, in bytes.
-pub const LIMIT: u64 = 4_000_000;
+const LIMIT: u64 = 4_000_000;
 
 /// The modification time and the length of a file; `None` if there is none.
 pub type MemoryFileStamp = Option<(SystemTime, u64)>;

@@ -144,7 +144,7 @@ impl CommandRunner {
         }
         // The conversation's folder may hold foreign content, so only a command that names it sees it.
         visibility.shown = further.shown;
-        self.request_seeing(command, visibility, context.trust).await
+        self.request_seeing(command, visibility, context.is_for_owner_alone()).await
     }
 
     /// Builds a request like [`CommandRunner::request`], for a process that serves several conversations. The process sees only
@@ -154,7 +154,7 @@ impl CommandRunner {
         let mut visibility = self.private.default_visibility();
         // A folder that does not exist is left out, since hiding it would create it.
         visibility.hidden.extend(foreign::folders().filter(|folder| is_there(&folder)));
-        self.request_seeing(command, visibility, trust).await
+        self.request_seeing(command, visibility, trust == Trust::Owner).await
     }
 
     /// Starts a program of the owner's configuration that serves several conversations.
@@ -172,7 +172,7 @@ impl CommandRunner {
         let script = format!("cd \"$HOME\" && exec {} <&1", words.join(" "));
         let mut visibility = self.private.default_visibility();
         visibility.hidden.extend(foreign::folders());
-        let request = self.request_seeing(script, visibility, Trust::Owner).await;
+        let request = self.request_seeing(script, visibility, true).await;
         let mut request = request.map_err(ServerProcessError::lasting)?;
         match &mut request.sandbox {
             Some(policy) if is_sandboxed => {
@@ -249,7 +249,7 @@ impl CommandRunner {
         &self,
         command: String,
         visibility: FolderVisibility,
-        trust: Trust,
+        may_see_all: bool,
     ) -> Result<ExecRequest, String> {
         self.restore_workspace();
         let (mode, exe) = (self.config.sandbox, self.exe.clone());
@@ -257,7 +257,7 @@ impl CommandRunner {
             sandbox_of(mode, &exe).map(|sandbox| (sandbox, guard::namespace_support(&exe)))
         });
         let (sandbox, namespaces) = found.await.map_err(|error| error.to_string())??;
-        if sandbox != Sandbox::Namespaces && trust != Trust::Owner {
+        if sandbox != Sandbox::Namespaces && !may_see_all {
             return Err(owner_only_error(sandbox));
         }
         let mut request = ExecRequest {
@@ -418,8 +418,8 @@ pub fn sandbox_of(mode: SandboxMode, exe: &Path) -> Result<Sandbox, String> {
 
 /// Returns the error that states why only the owner may run commands.
 fn owner_only_error(sandbox: Sandbox) -> String {
-    let why = "only the owner's turns can run commands here: what is not for this conversation can be hidden from a command in \
-               namespaces alone";
+    let why = "only the owner's turns that nobody else reads can run commands here: what is not for this conversation can be hidden \
+               from a command in namespaces alone";
     match sandbox {
         Sandbox::Off => format!("Refused: {why}, and tools.exec.sandbox is \"off\""),
         _ => format!("Refused: {why}, and this machine has none (sandbox: {sandbox}). The owner can {NAMESPACE_HELP}"),

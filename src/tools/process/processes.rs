@@ -344,7 +344,7 @@ impl Processes {
     /// The store cannot be read.
     pub(super) async fn list(&self, context: &ToolContext, limit: u32) -> Result<Vec<ProcessStatus>, StoreError> {
         let session = context.session.to_string();
-        let only = (context.trust != Trust::Owner).then(|| session.clone());
+        let only = (!context.is_for_owner_alone()).then(|| session.clone());
         let read = move |connection: &Connection| match only {
             Some(session) => newest_of_session(connection, &session, limit),
             None => processes::newest(connection, limit),
@@ -364,7 +364,7 @@ impl Processes {
     /// There is no such process; the error is for the model.
     pub(super) async fn find(&self, id: &str, context: &ToolContext) -> Result<ProcessStatus, String> {
         let wanted = id.trim().to_ascii_lowercase();
-        let (is_owner, session) = (context.trust == Trust::Owner, context.session.to_string());
+        let (is_owner, session) = (context.is_for_owner_alone(), context.session.to_string());
         let read = move |connection: &Connection| {
             let Some(row) = processes::find(connection, &wanted)? else { return Ok(None) };
             Ok((is_owner || belongs_to(connection, &row, &session)?).then_some(row))
@@ -477,7 +477,7 @@ fn too_many_error(running: &RunningProcesses, most: usize, context: &ToolContext
     if most == 0 {
         return "No command runs in the background here: tools.exec.background = 0".to_owned();
     }
-    let may_see = |handle: &ProcessHandle| context.trust == Trust::Owner || handle.session == context.session.as_str();
+    let may_see = |handle: &ProcessHandle| context.is_for_owner_alone() || handle.session == context.session.as_str();
     let seen = running.by_id.iter().filter(|(_, handle)| may_see(handle));
     let mut named: Vec<String> = seen.map(|(id, handle)| format!("{id} ({})", handle.name)).collect();
     named.sort();

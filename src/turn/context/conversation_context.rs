@@ -185,10 +185,15 @@ impl ContextBuilder {
         let (mut conversation, log) = self.store.read_here(|connection| {
             let head = messages::session(connection, &key)?;
             let turn = AnsweredTurn { session: &key, place: (&last.channel, &last.chat_id), origin: &origin };
-            let is_shared = turn.is_read_by_others(connection, person.as_ref(), &settings.identities)?;
+            let is_read_by_others = turn.is_read_by_others(connection, person.as_ref(), &settings.identities)?;
             let state = session_memory::get(connection, &key, head.epoch)?;
-            let query =
-                PromptMemoryQuery { connection, key: &key, settings: &settings, owner: owner.as_ref(), is_shared };
+            let query = PromptMemoryQuery {
+                connection,
+                key: &key,
+                settings: &settings,
+                owner: owner.as_ref(),
+                is_read_by_others,
+            };
             let memory = match context {
                 Some(context) => query.load_again(context)?,
                 None => query.load(&state, is_fresh)?,
@@ -209,7 +214,7 @@ impl ContextBuilder {
             };
             let (owners, forget_count) = (query.owners(), forgetting::count(connection)?);
             let taint = approvals::taint_of_epoch(connection, &key, head.epoch)?;
-            let (messages, is_read_by_others) = (Vec::new(), is_shared);
+            let messages = Vec::new();
             let context = ConversationContext {
                 taint,
                 head,
@@ -294,13 +299,13 @@ struct PromptMemoryQuery<'a> {
     key: &'a str,
     settings: &'a MemorySettings,
     owner: Option<&'a Owner>,
-    is_shared: bool,
+    is_read_by_others: bool,
 }
 
 impl PromptMemoryQuery<'_> {
     /// Returns the owner whose private memory the prompt may contain; `None` if others read the chat.
     fn private(&self) -> Option<&Owner> {
-        self.owner.filter(|_| !self.is_shared)
+        self.owner.filter(|_| !self.is_read_by_others)
     }
 
     fn owners(&self) -> Vec<Owner> {

@@ -124,7 +124,12 @@ fn is_memory_path(text: &str) -> bool {
 /// Returns true if a result shows lines of a memory file, with its path: a search of the workspace, or a diff.
 fn shows_memory_file(result: &str) -> bool {
     let result = result.to_lowercase();
-    ["memory/memory.md", "memory/history"].iter().any(|path| result.contains(path))
+    let begins = |line: &str| {
+        ["", "./", "diff --git a/", "+++ b/"]
+            .iter()
+            .any(|before| line.trim_start().strip_prefix(before).is_some_and(|path| path.starts_with("memory/")))
+    };
+    ["memory/memory.md", "memory/history"].iter().any(|path| result.contains(path)) || result.lines().any(begins)
 }
 
 /// Returns true if the result of this call comes from a person's memory, whatever alias the call uses.
@@ -274,6 +279,8 @@ mod tests {
             ("read_file", r#"{"path":"m\u0065mory/older"}"#, "secret", false),
             ("grep", r#"{"pattern":"x","path":"./memory"}"#, "MEMORY.md:3: secret", false),
             ("grep", r#"{"pattern":"x"}"#, "notes.txt:1: x\nmemory/HISTORY-20260101-000000.md:3: secret", false),
+            ("grep", r#"{"pattern":"x"}"#, "notes.txt:1: x\nmemory/diary.md:3: secret", false),
+            ("grep", r#"{"pattern":"x"}"#, "src/memory/mod.rs:3: x", true),
             ("git_diff", "{}", "diff --git a/memory/MEMORY.md b/memory/MEMORY.md\n-secret", false),
             ("exec", r#"{"command":"cat memory/*"}"#, "secret", false),
             ("exec", r#"{"command":"cd memory; cat HISTORY.md"}"#, "secret", false),

@@ -23,6 +23,11 @@ async function failure(response) {
   return new ApiError(response.status, code, message);
 }
 
+/** Throws the error of a request without an answer, or with half of one. */
+function offline(error) {
+  throw error.name === "AbortError" ? error : new ApiError(0, "offline", error.message);
+}
+
 /**
  * Makes a request and returns the response, whose status is a success.
  * @param {string} method
@@ -36,20 +41,14 @@ export async function request(method, path, { body, raw, signal, headers = {} } 
   if (body !== undefined) sent["Content-Type"] = "application/json";
   if (raw !== undefined) sent["Content-Type"] = raw.type || "application/octet-stream";
   const payload = body === undefined ? raw : JSON.stringify(body);
-  let response;
-  try {
-    response = await fetch(path, { method, headers: sent, body: payload, signal, cache: "no-store" });
-  } catch (error) {
-    if (error.name === "AbortError") throw error;
-    throw new ApiError(0, "offline", error.message);
-  }
+  const response = await fetch(path, { method, headers: sent, body: payload, signal, cache: "no-store" }).catch(offline);
   if (!response.ok) throw await failure(response);
   return response;
 }
 
 async function json(method, path, options) {
   const response = await request(method, path, options);
-  const text = await response.text();
+  const text = await response.text().catch(offline);
   return text === "" ? null : JSON.parse(text);
 }
 

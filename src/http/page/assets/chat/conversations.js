@@ -9,7 +9,7 @@ import { applyEvent, fromHistory, merge, newTurn, openQuestion } from "./turns.j
 /** How long several reasons to load a conversation again are joined, in milliseconds. */
 const RELOAD_DELAY = 150;
 /** How long an answer of the gateway may take, in milliseconds, before the request counts as failed. */
-const PATIENCE = 20_000;
+const REQUEST_TIMEOUT = 20_000;
 /** How long after a failure a conversation is loaded again, in milliseconds. */
 const RETRY_DELAY = 2_000;
 /** The delay before the page sends a message again, if only that request failed, in milliseconds: it doubles after each failure. */
@@ -39,6 +39,7 @@ function entryOf(key) {
     last: "",
     buffer: null,
     timer: null,
+    due: 0,
     run: 0,
     isSending: false,
   };
@@ -81,10 +82,10 @@ export async function load(key) {
   try {
     const path = `/api/sessions/${api.segment(key)}`;
     // A turn that ends in between is in the history, which is read last.
-    const live = await get(`${path}/live`).catch(ifMissing({ turns: [], event: "" }));
+    const live = await getInTime(`${path}/live`).catch(ifMissing({ turns: [], event: "" }));
     const [session, rows] = await Promise.all([
-      get(path).catch(ifMissing(null)),
-      get(`/api/turns?session=${api.segment(key)}&limit=${USAGES}`).catch(ifMissing([])),
+      getInTime(path).catch(ifMissing(null)),
+      getInTime(`/api/turns?session=${api.segment(key)}&limit=${USAGES}`).catch(ifMissing([])),
     ]);
     if (run !== entry.run) return;
     const usages = new Map(rows.map((row) => [row.turn, row]));
@@ -112,7 +113,7 @@ export async function load(key) {
   }
 }
 
-const get = (path) => api.get(path, { signal: AbortSignal.timeout(PATIENCE) });
+const getInTime = (path) => api.get(path, { signal: AbortSignal.timeout(REQUEST_TIMEOUT) });
 
 /** A session without a message yet is no error. */
 const ifMissing = (instead) => (error) => {
@@ -130,7 +131,10 @@ function isContained(id, last = "") {
 /** Loads a conversation again soon, if it is open somewhere on this page. */
 export function reloadSoon(key, delay = RELOAD_DELAY) {
   const entry = conversations.get(key);
-  if (!entry || entry.timer !== null) return;
+  const due = Date.now() + delay;
+  if (!entry || (entry.timer !== null && entry.due <= due)) return;
+  clearTimeout(entry.timer);
+  entry.due = due;
   entry.timer = setTimeout(() => {
     entry.timer = null;
     if (conversations.get(key) === entry && !forgetUnused(key)) load(key);
@@ -298,7 +302,7 @@ function showAccepted(key, turn, accepted) {
 
 function post(session, id, { content, attachments, agent, model, replaces }) {
   const body = { session: session ?? undefined, content, files: attachments.map((file) => file.id), agent, model, replaces, id };
-  return api.post("/api/chat", body, { signal: AbortSignal.timeout(PATIENCE) });
+  return api.post("/api/chat", body, { signal: AbortSignal.timeout(REQUEST_TIMEOUT) });
 }
 
 /** Forgets a message that was not accepted, and returns it. */
