@@ -418,8 +418,8 @@ pub fn sandbox_of(mode: SandboxMode, exe: &Path) -> Result<Sandbox, String> {
 
 /// Returns the error that states why only the owner may run commands.
 fn owner_only_error(sandbox: Sandbox) -> String {
-    let why = "only the owner's turns that nobody else reads can run commands here: what is not for this conversation can be hidden \
-               from a command in namespaces alone";
+    let why = "only the owner's turns can run commands here, in chats that nobody else reads: what is not for this conversation can be \
+               hidden from a command in namespaces alone";
     match sandbox {
         Sandbox::Off => format!("Refused: {why}, and tools.exec.sandbox is \"off\""),
         _ => format!("Refused: {why}, and this machine has none (sandbox: {sandbox}). The owner can {NAMESPACE_HELP}"),
