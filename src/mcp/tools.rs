@@ -283,6 +283,7 @@ fn longest_call(server: &Arc<McpServer>) -> Duration {
 
 #[cfg(test)]
 mod tests {
+    use daoyou_channels::Trust;
     use serde_json::json;
 
     use super::*;
@@ -306,6 +307,8 @@ mod tests {
         let server = Arc::new(McpServer::new("notes", config, host));
         let of = |trust: Trust| ToolContext { trust, ..context() };
         assert_eq!(check_sender(&server, &of(Trust::Owner)), Ok(()));
+        let among_others = ToolContext { is_read_by_others: true, ..context() };
+        assert!(check_sender(&server, &among_others).is_err());
         let tool = McpRead::new(vec![server]);
         let text = tool.call(json!({"uri": "note://one"}), &of(Trust::Known)).await.result.render();
         assert!(text.contains("notes is for the owner alone here"), "{text}");
