@@ -147,10 +147,9 @@ pub struct ConversationFolder {
 }
 
 impl ConversationFolder {
-    /// Returns the folder of the turn of `context`. Where others read, the owner's turns use the folder of everybody.
+    /// Returns the folder of the turn of `context`.
     pub fn of(context: &ToolContext) -> Self {
-        let turn = Self::of_turn(context.session.as_str(), &context.origin, context.trust);
-        Self { is_owner: context.is_for_owner_alone(), ..turn }
+        Self::of_turn(context.session.as_str(), &context.origin, context.trust)
     }
 
     /// Returns the folder for a turn of this origin in `session`. A sub-agent shares the folder of the turn that started it, and
