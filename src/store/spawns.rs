@@ -4,7 +4,7 @@ use rusqlite::{Connection, Row, params};
 use uuid::Uuid;
 
 use super::inbox::{self, MessageStatus};
-use super::sql::{execute, read_uuid, select_optional_parsed, select_parsed, select_value};
+use super::sql::{execute, read_uuid, select_optional_parsed, select_parsed};
 use super::{StoreError, now_ms};
 
 /// The most sub-agents that one query returns.
@@ -86,11 +86,11 @@ pub fn is_over(connection: &Connection, id: Uuid) -> Result<bool, StoreError> {
     Ok(find(connection, id)?.is_none_or(|spawn| spawn.is_over()))
 }
 
-/// Returns the number of a session's unfinished sub-agents.
-pub fn unfinished(connection: &Connection, session: &str) -> Result<usize, StoreError> {
-    let sql = "SELECT count(*) FROM spawns s JOIN inbox i ON i.id = s.id
+/// Returns the unfinished sub-agents of a session.
+pub fn unfinished(connection: &Connection, session: &str) -> Result<Vec<Uuid>, StoreError> {
+    let sql = "SELECT s.id FROM spawns s JOIN inbox i ON i.id = s.id
          WHERE s.session = ? AND i.state NOT IN ('done', 'dead')";
-    select_value(connection, sql, [session])
+    select_parsed(connection, sql, [session], |row| read_uuid(row, 0))
 }
 
 /// Returns the labels of a session's unfinished sub-agents, at all depths.
@@ -165,7 +165,7 @@ mod tests {
                 }
                 let at_work = unfinished_labels(connection, "cli:direct")?;
                 assert_eq!(
-                    (at_work.join(" ").as_str(), unfinished(connection, "cli:direct")?),
+                    (at_work.join(" ").as_str(), unfinished(connection, "cli:direct")?.len()),
                     ("child grandchild", 1)
                 );
                 assert!(!is_over(connection, child)? && !is_over(connection, other)? && is_over(connection, over)?);

@@ -1,6 +1,6 @@
 //! A sub-agent: the rows with which it begins, which contain its task, and its end, which informs the asking turn in the same commit.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -158,36 +158,42 @@ fn bounds(config: &SpawnConfig, asking: Option<TurnBounds>) -> TurnBounds {
     }
 }
 
-/// Counts the sub-agents of each session that are about to be written, because parallel calls of one plan may start several.
+/// The sub-agents of each session that are about to be written, because parallel calls of one plan may start several.
 #[derive(Clone, Debug, Default)]
-pub(super) struct ChildSlots(Arc<Mutex<HashMap<SessionKey, usize>>>);
+pub(super) struct ChildSlots(Arc<Mutex<HashMap<SessionKey, HashSet<Uuid>>>>);
 
 /// The slot of one counted sub-agent.
 #[derive(Debug)]
 pub(super) struct ChildSlot {
     slots: ChildSlots,
     session: SessionKey,
+    id: Uuid,
 }
 
 impl ChildSlots {
-    /// Takes a slot in addition to the `unfinished` ones, if one is free.
-    pub fn take(&self, session: &SessionKey, unfinished: usize, most: usize) -> Option<ChildSlot> {
+    /// Takes a slot for the sub-agent `id` in addition to the `unfinished` ones, if one is free. A sub-agent that has just been written
+    /// counts once, although it may still have its slot.
+    pub fn take(&self, session: &SessionKey, unfinished: &[Uuid], id: Uuid, most: usize) -> Option<ChildSlot> {
         let mut taken = self.0.lock();
-        let count = taken.get(session).copied().unwrap_or_default();
-        if unfinished + count >= most {
-            return None;
+        let of_session = taken.entry(session.clone()).or_default();
+        let is_free = of_session.iter().chain(unfinished).collect::<HashSet<_>>().len() < most;
+        if is_free {
+            of_session.insert(id);
+        } else if of_session.is_empty() {
+            taken.remove(session);
         }
-        taken.insert(session.clone(), count + 1);
-        Some(ChildSlot { slots: self.clone(), session: session.clone() })
+        is_free.then(|| ChildSlot { slots: self.clone(), session: session.clone(), id })
     }
 }
 
 impl Drop for ChildSlot {
     fn drop(&mut self) {
         let mut taken = self.slots.0.lock();
-        match taken.get_mut(&self.session) {
-            Some(count) if *count > 1 => *count -= 1,
-            _ => drop(taken.remove(&self.session)),
+        if let Some(of_session) = taken.get_mut(&self.session) {
+            of_session.remove(&self.id);
+            if of_session.is_empty() {
+                taken.remove(&self.session);
+            }
         }
     }
 }
@@ -282,12 +288,14 @@ mod tests {
     #[test]
     fn child_slots_are_bounded_and_released() {
         let (slots, session) = (ChildSlots::default(), SessionKey::from("cli:direct"));
-        let one = slots.take(&session, 1, 3);
-        let two = slots.take(&session, 1, 3);
-        assert!(one.is_some() && two.is_some() && slots.take(&session, 1, 3).is_none());
-        assert!(slots.take(&"cli:other".into(), 2, 3).is_some());
+        let [a, b, c, d] = [1, 2, 3, 4].map(Uuid::from_u128);
+        let one = slots.take(&session, &[a], b, 3);
+        let two = slots.take(&session, &[a], c, 3);
+        assert!(one.is_some() && two.is_some() && slots.take(&session, &[a], d, 3).is_none());
+        assert!(slots.take(&session, &[b, c], d, 3).is_some(), "written, and not yet released");
+        assert!(slots.take(&"cli:other".into(), &[a, b], c, 3).is_some());
         drop(one);
-        assert!(slots.take(&session, 1, 3).is_some());
+        assert!(slots.take(&session, &[a], d, 3).is_some());
         drop(two);
         assert!(slots.0.lock().is_empty());
     }

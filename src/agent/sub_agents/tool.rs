@@ -92,7 +92,7 @@ impl SpawnTool {
                 outcome.result.add_sources(taint);
                 Ok(outcome)
             }
-            None => self.begin(task, context, unfinished, bus, id),
+            None => self.begin(task, context, &unfinished, bus, id),
         }
     }
 
@@ -136,7 +136,7 @@ impl SpawnTool {
         &self,
         task: SubAgentTask,
         context: &ToolContext,
-        unfinished: usize,
+        unfinished: &[Uuid],
         bus: Arc<MessageBus>,
         id: Uuid,
     ) -> Result<ToolOutcome, String> {
@@ -144,7 +144,7 @@ impl SpawnTool {
             return Err("A sub-agent at this depth has none of its own (agent.spawn.depth); do it yourself".to_owned());
         }
         let most = usize::try_from(self.config.max_children).unwrap_or(usize::MAX);
-        let Some(slot) = self.slots.take(&context.session, unfinished, most) else {
+        let Some(slot) = self.slots.take(&context.session, unfinished, id, most) else {
             return Err(format!(
                 "Nothing was started: {most} sub-agents of this conversation are at work (agent.spawn.max_children); wait for \
                  some to end, or do it yourself"
