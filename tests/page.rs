@@ -10,7 +10,7 @@ use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::process::Command;
 
 use crate::support::requirements::{is_missing, skip_story};
-use crate::support::{Gateway, Model, Reply, Setup, deadline};
+use crate::support::{Gate, Gateway, Model, Reply, Setup, deadline};
 
 /// An answer with all features of Markdown.
 const ANSWER: &str = include_str!("page/answer.md");
@@ -36,13 +36,14 @@ async fn packages() -> Option<PathBuf> {
     Some(folder)
 }
 
-/// Starts a model with the answers that the scripts expect; it echoes all other messages.
-async fn scripted_model() -> Model {
+/// Starts a model with the answers that the scripts expect; it echoes all other messages. Answers in steps stand still at `steps`.
+async fn scripted_model(steps: &Gate) -> Model {
     let model = Model::start().await;
     let look = Reply::tool("list_dir", &json!({"path": "."})).and_tool("read_file", &json!({"path": "AGENTS.md"}));
     let look = look.saying("Let me look.").reasoning("I will look at two things at once.");
     let streamed = |text: &str| Reply::text(text).chunk_delay(Duration::from_millis(20));
-    model.on("look around", [look, streamed(ANSWER)]);
+    model.on("look around", [look.clone(), streamed(ANSWER)]);
+    model.on("look in steps", [look, streamed(ANSWER).stalls_after(8, steps).stalls_after(20, steps)]);
     let run = Reply::tool("exec", &json!({"command": "echo hello"})).saying("I will run it.");
     model.on("run a command", [run, Reply::text("The command is settled.")]);
     // Blanks that would move the second command out of the card.
@@ -58,7 +59,11 @@ async fn scripted_model() -> Model {
     let paragraph =
         |number| format!("Paragraph {number}. The quick brown fox jumps over the lazy dog, and rests in the shade.");
     let paragraphs: Vec<_> = (1..=40).map(paragraph).collect();
-    model.on("slow", [streamed(&paragraphs.join("\n\n"))]);
+    let paragraphs = streamed(&paragraphs.join("\n\n"));
+    model.on("slow", [paragraphs.clone()]);
+    // The steps end within paragraphs 13, 15 and 18.
+    let in_steps = paragraphs.stalls_after(66, steps).stalls_after(78, steps).stalls_after(90, steps);
+    model.on("slow in steps", [in_steps]);
     model.on("hostile", [Reply::text(HOSTILE).chunk_chars(200)]);
     model
 }
@@ -66,7 +71,8 @@ async fn scripted_model() -> Model {
 /// Runs a script to its end and performs the actions that it requests.
 async fn run(script: &str) {
     let Some(packages) = packages().await else { return };
-    let model = scripted_model().await;
+    let steps = Gate::new();
+    let model = scripted_model(&steps).await;
     let setup = Setup::new().model(&model).set("approval.tools.exec", "always");
     let mut gateway = Gateway::start(setup).await;
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/page").join(format!("{script}.mjs"));
@@ -82,6 +88,7 @@ async fn run(script: &str) {
             match order.as_str() {
                 "kill" => gateway.kill9().await,
                 "start" => gateway.up().await,
+                "continue" => steps.release(1),
                 other => panic!("{script} asks for {other:?}"),
             }
             orders.write_all(b"done\n").await.expect("the script reads on");

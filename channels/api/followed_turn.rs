@@ -259,26 +259,27 @@ mod tests {
         assert!(began.elapsed() >= MODEL_PATIENCE && began.elapsed() < MODEL_PATIENCE * 2, "{:?}", began.elapsed());
     }
 
-    /// The retries of a parked turn make its message run for a moment.
+    /// The retries of a parked turn make its message run for a moment. They do not have the rhythm of the waits, so both states are seen.
     #[tokio::test(start_paused = true)]
     async fn only_an_answer_of_a_model_starts_the_wait_anew() {
         for (is_answered, expected) in [(false, 60..70), (true, 90..100)] {
             let (inbox, id, mut turn, _shutdown) = follow(&[], false).await;
             let began = Instant::now();
             let retries = async {
-                for second in 0..u64::MAX {
+                for retry in 0..u64::MAX {
                     inbox.park(id, "The service is away.");
-                    tokio::time::sleep(Duration::from_millis(900)).await;
+                    tokio::time::sleep(Duration::from_millis(870)).await;
                     inbox.run_again(id);
-                    if second == 30 && is_answered {
+                    if retry == 30 && is_answered {
                         inbox.emit(id, TurnEvent::Usage { input_tokens: 1, output_tokens: 1, cached_tokens: 0 });
                     }
-                    tokio::time::sleep(Duration::from_millis(100)).await;
+                    tokio::time::sleep(Duration::from_millis(200)).await;
                 }
             };
             let error = tokio::select! {
-                error = failure(&mut turn) => error,
+                biased;
                 () = retries => panic!("it never ends"),
+                error = failure(&mut turn) => error,
             };
             assert_eq!((error.status.as_u16(), error.code), (503, "waiting"));
             assert!(expected.contains(&began.elapsed().as_secs()), "{:?}", began.elapsed());

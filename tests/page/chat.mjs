@@ -1,17 +1,20 @@
 // A conversation: an answer that streams, thinking, two calls side by side, the timeline, commands, and what can be done with a session.
 
-import { assert, login, say, story, until, waitIdle, waitText } from "./support.mjs";
+import { ask, assert, login, say, story, until, waitIdle, waitText } from "./support.mjs";
 
 await story(async ({ page }) => {
   await login(page);
-  await say(page, "look around");
+  await say(page, "look in steps");
   // The message is there at once, and once.
-  assert.equal(await page.locator(".user-text", { hasText: "look around" }).count(), 1);
+  assert.equal(await page.locator(".user-text", { hasText: "look in steps" }).count(), 1);
   // The answer grows.
-  const lengths = new Set();
-  await page.locator(".tool").nth(1).waitFor();
-  while (!(await page.locator(".turns").innerText()).includes("42。")) lengths.add((await page.locator(".turns").innerText()).length);
-  assert.ok(lengths.size > 3, `the answer streams: ${[...lengths]}`);
+  await waitText(page, "Here is a comparison");
+  assert.equal(await page.getByText("First, read the documentation.").count(), 0, "the first step");
+  await ask("continue");
+  await waitText(page, "First, read the documentation.");
+  assert.equal(await page.getByText("42。").count(), 0, "the second step");
+  await ask("continue");
+  await waitText(page, "42。");
   await waitIdle(page);
   const tools = page.locator(".tool");
   assert.deepEqual(await tools.locator(".tool-name").allInnerTexts(), ["list_dir", "read_file"]);
@@ -28,7 +31,7 @@ await story(async ({ page }) => {
   await waitText(page, "two things at once");
   await page.locator(".prose table td", { hasText: "745 B" }).waitFor();
   await page.locator(".code-block .code-keyword", { hasText: "fn" }).waitFor();
-  assert.equal(await page.locator(".user-text", { hasText: "look around" }).count(), 1, "no double");
+  assert.equal(await page.locator(".user-text", { hasText: "look in steps" }).count(), 1, "no double");
 
   // A reload shows the same.
   await page.reload();
@@ -50,17 +53,19 @@ await story(async ({ page }) => {
   await page.locator(".user-text", { hasText: "/status" }).waitFor();
 
   // Stop.
-  await say(page, "slow");
+  await say(page, "slow in steps");
   await waitText(page, "Paragraph 12.");
   // Who reads further up is left alone, and told that there is more.
   const box = page.locator(".turns");
   const isAtEnd = () => box.evaluate((element) => element.scrollHeight - element.scrollTop - element.clientHeight <= 80);
   assert.ok(await isAtEnd(), "the view follows the answer");
   await box.evaluate((element) => void (element.scrollTop = 100));
+  await ask("continue");
   await page.getByRole("button", { name: "New text" }).waitFor();
   await waitText(page, "Paragraph 14.");
   assert.equal(await box.evaluate((element) => element.scrollTop), 100, "nothing jumps");
   await page.getByRole("button", { name: "New text" }).click();
+  await ask("continue");
   await waitText(page, "Paragraph 16.");
   assert.ok(await isAtEnd(), "the view follows again");
   await page.keyboard.press("Escape");
