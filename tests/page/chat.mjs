@@ -4,9 +4,13 @@ import { ask, assert, login, say, story, until, waitIdle, waitText } from "./sup
 
 await story(async ({ page }) => {
   await login(page);
+  let release;
+  const released = new Promise((resolve) => (release = resolve));
+  await page.route("**/api/chat", (route) => released.then(() => route.continue()), { times: 1 });
   await say(page, "look in steps");
-  // The message is there at once, and once.
+  // The message is there at once, before the gateway has it, and once.
   assert.equal(await page.locator(".user-text", { hasText: "look in steps" }).count(), 1);
+  release();
   // The answer grows.
   await waitText(page, "Here is a comparison");
   assert.equal(await page.getByText("First, read the documentation.").count(), 0, "the first step");
@@ -85,6 +89,7 @@ await story(async ({ page }) => {
   await page.locator(".turn").first().hover();
   await page.locator(".turn").first().getByRole("button", { name: "Fork" }).click();
   await until(page, "the fork", (old) => location.href !== old, before);
+  await until(page, "its view", () => decodeURIComponent(location.hash).endsWith(`/${document.querySelector(".chat-head h1")?.title}`));
   await waitText(page, "42。");
   assert.equal(await page.getByText("Paragraph 1.").count(), 0, "a fork ends with its turn");
   await page.getByRole("button", { name: "Session menu" }).click();

@@ -1,6 +1,6 @@
 // Everything that the hands need is on the keyboard, and the focus is always visible.
 
-import { assert, login, say, story, until, waitIdle, waitText } from "./support.mjs";
+import { ask, assert, login, say, story, until, waitFocus, waitIdle, waitText } from "./support.mjs";
 
 const focused = (page) =>
   page.evaluate(() => ({
@@ -21,7 +21,7 @@ await story(async ({ page }) => {
   const press = (...keys) => keys.reduce((before, key) => before.then(() => page.keyboard.press(key)), Promise.resolve());
   const isAt = (view) => until(page, view, (hash) => location.hash.startsWith(hash), `#/${view}`);
   await login(page);
-  await page.waitForFunction(() => document.activeElement.id === "composer");
+  await waitFocus(page, "#composer");
   await page.keyboard.type("hello");
   await press("Shift+Enter");
   await page.keyboard.type("keyboard");
@@ -31,7 +31,7 @@ await story(async ({ page }) => {
 
   // The skip link is the first stop.
   await page.reload();
-  await page.waitForFunction(() => document.activeElement.id === "composer");
+  await waitFocus(page, "#composer");
   await toStart(page);
   await press("Tab");
   assert.equal((await focused(page)).text, "Skip to the content");
@@ -69,7 +69,7 @@ await story(async ({ page }) => {
     await press("g", key);
     await isAt(view);
   }
-  await page.waitForFunction(() => document.activeElement.id === "composer");
+  await waitFocus(page, "#composer");
   await toStart(page);
   await press("?");
   await page.getByRole("dialog", { name: "Keyboard shortcuts" }).waitFor();
@@ -77,16 +77,19 @@ await story(async ({ page }) => {
   await page.getByRole("dialog").waitFor({ state: "detached" });
   await press("Control+k");
   await page.getByRole("combobox", { name: /A view/ }).fill("memo");
+  await page.getByRole("option", { name: "Memory" }).first().waitFor();
   await press("Enter");
   await isAt("memory");
   await press("Control+k");
   await page.keyboard.type("hello");
+  await page.getByRole("option", { name: "hello" }).first().waitFor();
   await press("Enter");
   await isAt("chat/");
   await waitText(page, "echo: hello");
 
   // Arrows walk through the list, and through menus.
-  await page.waitForFunction(() => document.activeElement.id === "composer");
+  await waitFocus(page, "#composer");
+  await page.locator("a.session").first().waitFor();
   await toStart(page);
   await press("/");
   assert.equal((await focused(page)).id, "search");
@@ -108,12 +111,14 @@ await story(async ({ page }) => {
   await page.locator("a.session").first().waitFor();
 
   // Esc stops a turn, unless an input method or the search takes it.
-  await say(page, "slow");
-  await waitText(page, "Paragraph 1.");
+  await say(page, "slow in steps");
+  await waitText(page, "Paragraph 12.");
   await page.locator("#composer").dispatchEvent("keydown", { key: "Escape", keyCode: 229, bubbles: true });
   await page.getByRole("searchbox", { name: "Search" }).press("Escape");
-  await waitText(page, "Paragraph 8.");
+  await ask("continue");
+  await waitText(page, "Paragraph 14.");
   await page.locator("#composer").focus();
   await press("Escape");
   await waitIdle(page);
+  assert.equal(await page.getByText("Paragraph 40.").count(), 0, "it was stopped");
 });

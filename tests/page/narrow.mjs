@@ -1,6 +1,6 @@
 // Phones: no view is wider than the window, the list is a drawer, and the rail a bar at the bottom.
 
-import { assert, login, overflowing, say, story, visit, waitIdle, waitText } from "./support.mjs";
+import { ask, assert, login, overflowing, say, story, visit, waitIdle, waitText } from "./support.mjs";
 
 const VIEWS = [
   "#/jobs",
@@ -41,8 +41,8 @@ await story(
     // The drawer has the focus, the rest waits, and Esc gives the focus back; it stops no turn.
     const button = page.locator(".chat-head .icon-button").first();
     const isFocused = (locator) => locator.evaluate((element) => element.contains(document.activeElement));
-    await say(page, "slow");
-    await waitText(page, "Paragraph 1.");
+    await say(page, "slow in steps");
+    await waitText(page, "Paragraph 12.");
     assert.equal(await button.getAttribute("aria-expanded"), "false");
     await button.click();
     await page.locator(".sessions.open a.session").first().waitFor();
@@ -54,12 +54,14 @@ await story(
     assert.ok(await isFocused(button));
     assert.equal(await button.getAttribute("aria-expanded"), "false");
     assert.equal(await page.locator("[inert]").count(), 0);
-    await waitText(page, "Paragraph 10.");
+    await ask("continue");
+    await waitText(page, "Paragraph 14.");
     await button.click();
     await page.locator(".sessions.open a.session").first().click();
     await page.locator(".sessions.open").waitFor({ state: "detached" });
     await page.keyboard.press("Escape");
     await waitIdle(page);
+    assert.equal(await page.getByText("Paragraph 40.").count(), 0, "it was stopped");
   },
   { context: { viewport: { width: 390, height: 780 }, hasTouch: true, isMobile: true } },
 );

@@ -54,15 +54,14 @@ await story(
     await page.locator(".user-text", { hasText: /^from elsewhere$/ }).waitFor();
 
     // A message that is accepted while the conversation is read stays on the screen.
-    let release;
-    const held = new Promise((hold) => {
-      const whenReleased = new Promise((resolve) => (release = resolve));
-      page.route("**/live", async (route) => {
-        const response = await route.fetch();
-        hold();
-        await whenReleased;
-        await route.fulfill({ response });
-      });
+    let [hold, release] = [];
+    const held = new Promise((resolve) => (hold = resolve));
+    const released = new Promise((resolve) => (release = resolve));
+    await page.route("**/live", async (route) => {
+      const response = await route.fetch();
+      hold();
+      await released;
+      await route.fulfill({ response });
     });
     const title = `${url}/api/sessions/${encodeURIComponent(session)}`;
     await page.request.patch(title, { headers: { "X-Daoyou": "page", Origin: url }, data: { title: "held" } });

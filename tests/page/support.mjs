@@ -97,7 +97,17 @@ export async function waitIdle(page) {
 
 /** Goes to a view, and returns when it shows something. */
 export async function visit(page, hash) {
-  await page.evaluate((to) => void (location.hash = to), hash);
+  // The page hears of the new address later, and shows the old view until then.
+  await page.evaluate(
+    (to) =>
+      new Promise((done) => {
+        const before = location.hash;
+        addEventListener("hashchange", () => done(), { once: true });
+        location.hash = to;
+        if (location.hash === before) done();
+      }),
+    hash,
+  );
   await page.locator("main .view, main .conversation").first().waitFor();
   await page.waitForFunction(() => !document.querySelector("main .placeholder"));
 }
@@ -108,6 +118,9 @@ export async function until(page, what, ready, argument) {
 }
 
 const lines = createInterface({ input: process.stdin })[Symbol.asyncIterator]();
+
+/** Waits until an element that a selector finds has the focus: the page moves it after it has drawn the element. */
+export const waitFocus = (page, selector) => until(page, `the focus in ${selector}`, (to) => document.activeElement?.matches(to), selector);
 
 /** Asks whoever runs the story for something that only they can do, and waits until it is done. */
 export async function ask(order) {

@@ -17,6 +17,8 @@ const threeTabs = async ({ page, context }) => {
   await Promise.all(tabs.map((tab) => tab.locator(".tool").nth(1).waitFor()));
   await Promise.all(tabs.map((tab) => waitText(tab, "42。")));
   await Promise.all(tabs.map(waitIdle));
+  // The events of a turn do not have its message, so the other tabs load it.
+  await Promise.all(tabs.map((tab) => tab.locator(".user-text").nth(1).waitFor()));
   for (const tab of tabs) {
     assert.equal(await tab.locator(".user-text").count(), 2);
     assert.equal(await tab.locator(".tool").count(), 2);

@@ -1,6 +1,6 @@
 // Files by button, by paste and by drag; a picture is shown, and a file that cannot be read by a browser is offered.
 
-import { assert, login, say, story, until, waitText } from "./support.mjs";
+import { assert, login, say, story, until, waitFocus, waitText } from "./support.mjs";
 
 /** A picture of one pixel. */
 const PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
@@ -25,6 +25,8 @@ function give(page, kind, name, type) {
 
 const upload = async ({ page }) => {
   await login(page);
+  // From then on it also listens to what is dragged.
+  await waitFocus(page, "#composer");
   await page
     .locator(".composer input[type=file]")
     .setInputFiles({ name: "notes.txt", mimeType: "text/plain", buffer: Buffer.from("some notes") });
@@ -123,12 +125,16 @@ const upload = async ({ page }) => {
     window.timeout = AbortSignal.timeout;
     AbortSignal.timeout = () => window.timeout.call(AbortSignal, 300);
   });
-  await page.route("**/api/chat", stalled, { times: 1 });
+  const stalledOnce = async (route) => {
+    // Only the first request is impatient.
+    await page.evaluate(() => void (AbortSignal.timeout = window.timeout));
+    await route.fetch();
+  };
+  await page.route("**/api/chat", stalledOnce, { times: 1 });
   await say(page, "count me too");
   await waitText(page, "echo: count me too");
   await until(page, "the second answer", () => !document.querySelector(".user.sending, .send-failed"));
   assert.equal(await page.locator(".user-text", { hasText: "count me too" }).count(), 1);
-  await page.evaluate(() => void (AbortSignal.timeout = window.timeout));
 
   // Files beyond the limit of a message are named, not dropped in silence.
   const part = (number) => ({ name: `part-${number}.txt`, mimeType: "text/plain", buffer: Buffer.from("x") });
@@ -150,6 +156,7 @@ const upload = async ({ page }) => {
     return route.fulfill({ status: 503, json: { error: { code: "body_budget", message: "try again later" } } });
   });
   await page.getByRole("link", { name: "New chat" }).click();
+  await page.locator(".welcome").waitFor();
   await page.locator(".composer input[type=file]").setInputFiles([1, 2, 3].map(part));
   await page.locator(".composer .file-chip.ready").nth(2).waitFor();
   assert.deepEqual(uploads, { open: 0, most: 1, refused: true });

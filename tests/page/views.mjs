@@ -1,6 +1,6 @@
 // Jobs, memory, queue, cost and system: what each shows and does.
 
-import { assert, login, say, story, visit, waitText } from "./support.mjs";
+import { assert, login, say, story, until, visit, waitText } from "./support.mjs";
 
 await story(
   async ({ page }) => {
@@ -25,7 +25,7 @@ await story(
     const job = await page.evaluate(() => location.hash);
     await visit(page, "#/chat/page%3Ajobs");
     await page.locator(".turn", { hasText: "water the plants" }).locator("xpath=..").locator(".job-link", { hasText: "plants" }).click();
-    assert.equal(await page.evaluate(() => location.hash), job);
+    await until(page, "the page of the job", (hash) => location.hash === hash, job);
     await page.getByRole("link", { name: "Edit" }).click();
     await page.getByLabel("The reminder").fill("Water all plants");
     await page.locator(".times li").nth(4).waitFor();
