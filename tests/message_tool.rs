@@ -45,13 +45,16 @@ async fn a_tool_message_is_sent_once_under_its_own_id() {
     }
 }
 
-/// A message to a missing channel is an error that names the channels; the turn continues.
+/// A message to a missing channel, or to a webhook where nobody would read it, is an error that names the channels; the turn
+/// continues.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_message_to_an_unknown_channel_is_refused() {
+async fn a_message_that_nobody_would_read_is_refused() {
     let model = Model::start().await;
     let lost = json!({"content": "anybody?", "channel": "pigeon", "chat_id": "loft"});
     let unaddressed = json!({"content": "anybody?", "channel": "pigeon"});
-    model.on("call", [Reply::tool("message", &lost).and_tool("message", &unaddressed), Reply::text("called")]);
+    let unread = json!({"content": "one moment"});
+    let calls = Reply::tool("message", &lost).and_tool("message", &unaddressed).and_tool("message", &unread);
+    model.on("call", [calls, Reply::text("called")]);
     let gateway = Gateway::start(Setup::scripted(&model)).await;
     let id = gateway.accept("in", &Message::new("call").chat("c")).await;
     assert_eq!(gateway.wait_done("in", &id).await.text("reply"), "called");
@@ -60,6 +63,10 @@ async fn a_message_to_an_unknown_channel_is_refused() {
     assert_eq!(queue, json!([]));
     let result = model.requests()[1]["messages"].to_string();
     assert!(result.contains("there is no channel") && result.contains("needs a chat_id"), "{result}");
+    for words in ["webhook:in has no callback_url", "set channels.webhook.in.callback_url", "or say it in your answer"]
+    {
+        assert!(result.contains(words), "{result}");
+    }
     check(&gateway.database(), &Witness { accepted: &[id], ..Witness::default() });
 }
 

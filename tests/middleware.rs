@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::support::exposition::scrape;
 use crate::support::gateway::{HttpAnswer, Message};
 use crate::support::invariants::{Journal, Witness, wait_settled};
-use crate::support::{Gateway, Model, Reply, Setup, until};
+use crate::support::{Gateway, Hook, Model, Reply, Setup, Sink, until};
 
 async fn ask(gateway: &Gateway, chat: &str, text: &str) -> HttpAnswer {
     gateway.post("in", "?wait=30", &Message::new(text).chat(chat)).await
@@ -154,7 +154,8 @@ async fn a_secret_found_by_a_tool_is_redacted() {
     let model = Model::start().await;
     let reply = "The key is a-model-key, said the model.";
     model.on("look", [Reply::tool("read_file", &json!({"path": "notes.txt"})), Reply::text(reply).chunk_chars(3)]);
-    let gateway = Gateway::start(Setup::scripted(&model)).await;
+    let sink = Sink::signed().await;
+    let gateway = Gateway::start(Setup::new().model(&model).hook(Hook::bearer("in").callback(&sink))).await;
     std::fs::write(gateway.workspace().join("notes.txt"), "key = a-model-key; hook = the-bearer-secret\n").unwrap();
     assert_eq!(gateway.ask("in", "c", "look").await, "The key is (hidden), said the model.");
     let request = model.requests_about("look")[1].to_string();

@@ -6,7 +6,7 @@ use crate::support::gateway::Message;
 use crate::support::invariants::{Journal, Witness, check};
 use crate::support::model::results_of;
 use crate::support::requirements::bubblewrap_is_missing;
-use crate::support::{Gateway, Model, Reply, Setup, until};
+use crate::support::{Gateway, Hook, Model, Reply, Setup, Sink, until};
 
 fn read(path: &str) -> (&'static str, Value) {
     ("read_file", json!({"path": path}))
@@ -47,7 +47,7 @@ async fn read_only_calls_run_concurrently_and_report_in_order() {
     let model = Model::start().await;
     let looks = [read("stuck-1"), read("a.txt"), read("stuck-2"), ("list_dir", json!({"path": "folder"}))];
     model.on("look", [reply_with_calls(looks), Reply::text("seen")]);
-    let setup = Setup::scripted(&model).set("tools.timeout", "2s").env("DAOYOU_STALL_AT", "file_work=stuck");
+    let setup = Setup::scripted(&model).set("tools.timeout", "4s").env("DAOYOU_STALL_AT", "file_work=stuck");
     let mut gateway = Gateway::new(setup);
     std::fs::create_dir_all(gateway.workspace().join("folder")).unwrap();
     std::fs::write(gateway.workspace().join("a.txt"), "alpha").unwrap();
@@ -55,7 +55,7 @@ async fn read_only_calls_run_concurrently_and_report_in_order() {
     gateway.up().await;
     assert_eq!(gateway.ask("in", "c", "look").await, "seen");
     let results = results_of(&model.requests()[1]);
-    assert!(results[0].contains("timed out after 2 seconds") && results[2].contains("timed out"), "{results:?}");
+    assert!(results[0].contains("timed out after 4 seconds") && results[2].contains("timed out"), "{results:?}");
     assert_eq!((results.len(), results[1].as_str(), results[3].as_str()), (4, "1\talpha", "b.txt (0 B)"));
     assert_eq!(model.refused(), Vec::<String>::new());
     let ended = order_of_steps(&gateway.check_settled(&Witness::default()).await, "tool_result");
@@ -182,7 +182,8 @@ async fn a_plan_runs_independent_steps_concurrently_and_skips_blocked_ones() {
     );
     let circle = plan_call("go_on", &[("a", write("a", ""), &["b"]), ("b", write("b", ""), &["a"])]);
     model.on("plan", [good, circle, Reply::text("planned")]);
-    let gateway = Gateway::start(Setup::scripted(&model)).await;
+    let sink = Sink::signed().await;
+    let gateway = Gateway::start(Setup::new().model(&model).hook(Hook::bearer("in").callback(&sink))).await;
     assert_eq!(gateway.ask("in", "c", "plan").await, "planned");
     let requests = model.requests();
     assert_eq!(

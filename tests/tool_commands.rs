@@ -15,8 +15,9 @@ async fn run(gateway: &Gateway, tool: &str, arguments: &Value, more: &[&str]) ->
 #[tokio::test(flavor = "multi_thread")]
 async fn a_tool_runs_by_hand_with_and_without_a_gateway() {
     let model = Model::start().await;
-    let mut gateway =
-        Gateway::start(Setup::new().model(&model).set("tools.max_output", 200).hook(Hook::bearer("in"))).await;
+    // Without a callback, nobody would read the message.
+    let hook = Hook::bearer("in").set("callback_url", "http://127.0.0.1:9/never");
+    let mut gateway = Gateway::start(Setup::new().model(&model).set("tools.max_output", 200).hook(hook)).await;
     for is_running in [true, false] {
         let (code, made) =
             run(&gateway, "write_file", &json!({"path": "a.txt", "content": "x\n".repeat(500)}), &[]).await;

@@ -1,6 +1,5 @@
 //! The commit of the end of a turn.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use daoyou_channels::trust::TrustLists;
@@ -18,7 +17,7 @@ use crate::text::Language;
 fn rules() -> CronSettings {
     CronSettings {
         config: CronConfig::default(),
-        channels: BTreeMap::new(),
+        channels: Default::default(),
         drain_timeout: Duration::ZERO,
         zone: TimeZone::UTC,
         phrases: Phrases::of(Language::En),

@@ -5,6 +5,7 @@
 
 mod accept;
 mod capacity;
+mod delivery_channels;
 mod drafts;
 mod events;
 mod health;
@@ -17,6 +18,7 @@ mod wake_ups;
 
 pub use accept::{BusInbox, find_message_state};
 pub use capacity::Capacities;
+pub use delivery_channels::DeliveryChannels;
 pub use drafts::{
     EndedTurn, FollowUps, InboundDraft, NoticeKind, OutboundBody, OutboundDraft, OutboxSlot, mark_cancelled,
     message_of, metadata_of,

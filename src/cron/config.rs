@@ -1,6 +1,5 @@
 //! `[cron]`: the configuration as written, and the settings with which jobs run.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,6 +10,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;
 
+use crate::bus::DeliveryChannels;
 use crate::phrases::Phrases;
 
 /// Scheduled prompts.
@@ -61,8 +61,7 @@ impl Default for CronConfig {
 #[derive(Clone, Debug)]
 pub struct CronSettings {
     pub config: CronConfig,
-    /// The running channels; true if the channel can deliver messages that answer no message.
-    pub channels: BTreeMap<String, bool>,
+    pub channels: DeliveryChannels,
     /// The longest time of an orderly stop. Slots within it do not count as missed.
     pub drain_timeout: Duration,
     /// The owner's zone.
@@ -73,17 +72,6 @@ pub struct CronSettings {
     pub owner: (String, String),
     /// The senders of each channel, by which a job loses the trust that its sender loses.
     pub trust: TrustLists,
-}
-
-impl CronSettings {
-    /// Explains why nobody would read the output of a job in `channel`; `None` if a person may read it.
-    pub fn why_unreachable(&self, channel: &str) -> Option<String> {
-        match self.channels.get(channel) {
-            Some(true) => None,
-            Some(false) => Some(format!("{channel} has no callback_url, so nobody reads there what was not asked for")),
-            None => Some(format!("there is no channel {channel:?} that is switched on")),
-        }
-    }
 }
 
 /// Wakes the cron service. Cheap to clone; without a service, it does nothing.

@@ -114,7 +114,7 @@ fn plan_one(
         (Err(error), _) => return Ok(DueJob::Unreadable { id, reason: unreadable(&error) }),
         (_, None) => return Ok(DueJob::Unreadable { id, reason: "its next time is none".to_owned() }),
     };
-    if let Some(reason) = settings.why_unreachable(&job.body.target.channel) {
+    if let Some(reason) = settings.channels.why_unreachable(&job.body.target.channel) {
         return Ok(DueJob::Unreachable { job: Box::new(job), reason });
     }
     let slots = RunTimes::of(&job);
@@ -192,7 +192,7 @@ pub(super) fn check_run(
     settings: &CronSettings,
     now: Timestamp,
 ) -> Result<(), JobError> {
-    if let Some(reason) = settings.why_unreachable(&job.body.target.channel) {
+    if let Some(reason) = settings.channels.why_unreachable(&job.body.target.channel) {
         return invalid(reason);
     }
     if matches!(job.body.task, JobTask::Prompt(_)) && token_budget_spent_since(connection, settings, now)?.is_some() {
@@ -223,7 +223,7 @@ pub fn run_now(
     while job_runs::is_taken(connection, &job.row.id, due)? {
         due += 1;
     }
-    if let Some(reason) = settings.why_unreachable(&job.body.target.channel) {
+    if let Some(reason) = settings.channels.why_unreachable(&job.body.target.channel) {
         return invalid(reason);
     }
     let slot = RunSlot { due: Timestamp::from_millisecond(due).unwrap_or(now), passed_over: 0, by_hand: true };

@@ -45,14 +45,7 @@ impl JobContext {
     /// # Errors
     /// Explains why, and names the usable channels.
     pub fn check_channel(&self, channel: &str) -> Result<(), JobError> {
-        let Some(why) = self.settings.why_unreachable(channel) else { return Ok(()) };
-        let known = self.settings.channels.iter().filter(|(_, is_read)| **is_read).map(|(name, _)| name.as_str());
-        let known = known.collect::<Vec<_>>().join(", ");
-        let callback = match channel.strip_prefix("webhook:").filter(|_| self.settings.channels.contains_key(channel)) {
-            Some(hook) => format!("set channels.webhook.{hook}.callback_url, or "),
-            None => String::new(),
-        };
-        invalid(format!("channel: {why}; {callback}name another channel and chat: there are {known}"))
+        self.settings.channels.check(channel).or_else(invalid)
     }
 
     /// Refuses a chat that cannot get messages: one of a channel as [`Self::check_channel`] refuses it, or neither an address nor a

@@ -7,6 +7,7 @@ use daoyou_channels::trust::TrustLists;
 use jiff::tz::TimeZone;
 
 use super::{CronConfig, CronSettings, JobContext};
+use crate::bus::DeliveryChannels;
 use crate::phrases::Phrases;
 use crate::store::{Connection, Durability, Store};
 use crate::text::Language;
@@ -25,7 +26,7 @@ pub(super) fn job_context(max_jobs: u32, channels: &[&str]) -> JobContext {
     let read = channels.iter().map(|channel| ((*channel).to_owned(), true));
     let settings = CronSettings {
         config: CronConfig { max_jobs, ..CronConfig::default() },
-        channels: read.chain([("webhook:deaf".to_owned(), false)]).collect(),
+        channels: DeliveryChannels(read.chain([("webhook:deaf".to_owned(), false)]).collect()),
         drain_timeout: Duration::from_secs(30),
         zone,
         phrases: Phrases::of(Language::En),

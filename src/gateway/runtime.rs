@@ -330,7 +330,7 @@ pub(super) fn tool_deps(
     further.extend(mcp.tools());
     ToolDeps {
         processes: services.map(|services| services.processes.clone()),
-        channels: services.map(|services| services.jobs.context.settings.channels.keys().cloned().collect()),
+        channels: services.map(|services| services.jobs.context.settings.channels.clone()),
         further,
         private: PRIVATE,
         reserve: config.store.reserve.0,

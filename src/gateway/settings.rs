@@ -13,7 +13,7 @@ use daoyou_channels::text::Language;
 use daoyou_channels::trust::{AllowList, Author, SenderLists, TrustLists};
 use jiff::tz::TimeZone;
 
-use crate::bus::{BusSettings, Capacities, ControlCommands, NoticeSettings};
+use crate::bus::{BusSettings, Capacities, ControlCommands, DeliveryChannels, NoticeSettings};
 use crate::config::{ChannelsConfig, Config, LoadedConfig};
 use crate::cron::heartbeat::HeartbeatSettings;
 use crate::cron::{CronSettings, JobContext, machine_zone};
@@ -89,7 +89,7 @@ fn cron_settings(config: &Config) -> anyhow::Result<CronSettings> {
     let channels = channels.filter(|(channel, _)| delivers(config, channel)).collect();
     Ok(CronSettings {
         config: config.cron.clone(),
-        channels,
+        channels: DeliveryChannels(channels),
         drain_timeout: config.gateway.drain_timeout.0,
         zone: timezone(config)?,
         phrases: Phrases::of(config.agent.locale.resolve()),

@@ -1,6 +1,5 @@
 //! Builds the tools of one workspace and their executor.
 
-use std::collections::BTreeSet;
 use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
@@ -35,6 +34,7 @@ use super::spill::SpillStore;
 use super::tool::Tool;
 use super::trash::Trash;
 use super::web::{WebFetch, WebSearch};
+use crate::bus::DeliveryChannels;
 use crate::guard::{Jail, KnownSecrets, protected_paths, remove_stale_temp};
 use crate::postprocess::{PostprocessConfig, Postprocessor, ResultSummarizer, SemanticFilter, SummaryConfig};
 
@@ -74,8 +74,8 @@ pub struct ToolDeps {
     pub summarizer: Option<ResultSummarizer>,
     /// `None`: no result is cached.
     pub cache: Option<ToolResultCache>,
-    /// The names of the channels that exist. `None`: they are not known, and messages to any channel are accepted.
-    pub channels: Option<BTreeSet<String>>,
+    /// `None`: the channels are not known, and messages to any channel are accepted.
+    pub channels: Option<DeliveryChannels>,
 }
 
 /// Builds the tools of `workspace`, and adds those of other modules. `workspace` and `home` must exist. `exe` is the path of this

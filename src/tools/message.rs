@@ -1,7 +1,5 @@
 //! The tool `message`, which sends a message to this chat before the turn's answer, or to another chat.
 
-use std::collections::BTreeSet;
-
 use async_trait::async_trait;
 use daoyou_channels::outgoing::OutgoingFiles;
 use daoyou_channels::{Attachment, email};
@@ -13,8 +11,9 @@ use super::arguments::with_arguments;
 use super::files::WorkspaceJail;
 use super::tool::{ReplayPolicy, Tool, ToolContext, ToolDefinition, ToolEffect, ToolOutcome};
 use super::tool_result::ToolResult;
+use crate::bus::DeliveryChannels;
 use crate::guard::Jail;
-use crate::text::{one_line, truncate};
+use crate::text::one_line;
 
 /// The tool's name.
 const NAME: &str = "message";
@@ -24,8 +23,6 @@ pub(super) const ATTACHMENT_BYTES: u64 = 18_000_000;
 const MAX_CHARS: usize = 100_000;
 /// The maximum number of attachments of one message. Their total size must not exceed the limit of one attachment.
 const MAX_ATTACHMENTS: usize = 10;
-/// The longest part of a channel's name that an error repeats, in characters.
-const MAX_ECHO: usize = 80;
 /// The longest subject, in characters.
 const MAX_SUBJECT: usize = 200;
 
@@ -55,14 +52,14 @@ pub struct MessageTool {
     /// The jail of the attachments, which must lie in the workspace whatever else tools may read.
     files: WorkspaceJail,
     outgoing: OutgoingFiles,
-    /// The names of the channels; `None` if they are not known.
-    channels: Option<BTreeSet<String>>,
+    /// `None` if the channels are not known.
+    channels: Option<DeliveryChannels>,
 }
 
 impl MessageTool {
-    /// Creates the tool. `files` reads attachments, `outgoing` stores copies of them. If the names of the `channels` are known, a
-    /// message to another one is refused.
-    pub fn new(files: WorkspaceJail, outgoing: OutgoingFiles, channels: Option<BTreeSet<String>>) -> Self {
+    /// Creates the tool. `files` reads attachments, `outgoing` stores copies of them. If the `channels` are known, a message that
+    /// nobody would read is refused.
+    pub fn new(files: WorkspaceJail, outgoing: OutgoingFiles, channels: Option<DeliveryChannels>) -> Self {
         let description =
             "Send a message now, to this chat or another. Not for the final answer: that is sent by itself.";
         let definition = ToolDefinition {
@@ -94,15 +91,15 @@ impl MessageTool {
         })
     }
 
-    /// Refuses a channel that does not exist. The chat that started the turn is always possible.
+    /// Refuses a channel on which nobody would read the message. The turn's own channel may be one that only answers a program, which
+    /// gets the message with the answer.
     fn check_channel(&self, channel: &str, context: &ToolContext) -> Result<(), String> {
         let Some(channels) = &self.channels else { return Ok(()) };
-        if channel == context.channel || channels.contains(channel) {
-            return Ok(());
+        match channels.check(channel) {
+            Err(error) if channel != context.channel => Err(error),
+            Err(error) if channels.0.contains_key(channel) => Err(format!("{error}; or say it in your answer")),
+            _ => Ok(()),
         }
-        let known = channels.iter().map(String::as_str).collect::<Vec<_>>().join(", ");
-        let channel = truncate(channel, MAX_ECHO);
-        Err(format!("channel: there is no channel {channel:?}; name another channel and chat: there are {known}"))
     }
 
     async fn attach(&self, paths: Vec<String>, context: &ToolContext) -> Result<Vec<Attachment>, String> {
@@ -292,15 +289,23 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_message_to_a_missing_channel_is_refused() {
-        let channels = Some(["email", "webhook:in"].map(str::to_owned).into());
+    async fn a_message_that_nobody_would_read_is_refused() {
+        let channels = [("email", true), ("webhook:in", true), ("webhook:deaf", false)];
+        let channels = Some(DeliveryChannels(channels.map(|(name, is_read)| (name.to_owned(), is_read)).into()));
         let deps = ToolDeps { channels, ..ToolDeps::default() };
         let fixture = ToolFixture::with_deps(&ToolsConfig::default(), deps);
         for (channel, expected) in [
             (
                 "telegram",
                 Some(
-                    "channel: there is no channel \"telegram\"; name another channel and chat: there are email, webhook:in",
+                    "channel: there is no channel \"telegram\" that is switched on; name another channel and chat: there are \
+                     email, webhook:in",
+                ),
+            ),
+            (
+                "webhook:deaf",
+                Some(
+                    "webhook:deaf has no callback_url, so nobody reads there what was not asked for; set channels.webhook",
                 ),
             ),
             ("email", None),

@@ -16,8 +16,8 @@ use crate::support::swapper::Swapper;
 use crate::support::{Gateway, Hook, Model, Setup, until};
 
 const CANARY: &str = "canary-5c1e";
-/// The time limit of a turn, whatever the workspace contains.
-const LIMIT: Duration = Duration::from_secs(10);
+/// The time limit of a turn, whatever the workspace contains, and however busy the machine is.
+const LIMIT: Duration = Duration::from_secs(30);
 /// The files that the gateway reads for every sender.
 const READ: [&str; 5] = ["AGENTS.md", "SOUL.md", "USER.md", "TOOLS.md", "skills/brew/SKILL.md"];
 /// The id of another user of this machine; no such account needs to exist.
@@ -226,7 +226,7 @@ async fn mounting_the_memory_elsewhere_does_not_expose_it() {
         ("read_file", json!({"path": "part/a.md"})),
         ("list_dir", json!({"path": "part"})),
         ("read_file", json!({"path": "one.md"})),
-        ("message", json!({"content": "here", "attachments": ["one.md"]})),
+        ("message", json!({"content": "here", "channel": "cli", "chat_id": "direct", "attachments": ["one.md"]})),
         ("write_file", json!({"path": "pub/new.md", "content": "mine"})),
     ];
     for (call, result) in calls.iter().zip(harness.calls("known", "c", &calls).await) {
@@ -309,7 +309,7 @@ async fn spilled_outputs_are_readable_only_by_their_conversation() {
         ("read_file", json!({"path": "memory/MEMORY.md"})),
         ("write_file", json!({"path": other, "content": "changed"})),
         ("edit_file", json!({"path": other, "old_text": "theirs 1\n", "new_text": "x"})),
-        ("message", json!({"content": "here", "attachments": [other]})),
+        ("message", json!({"content": "here", "channel": "cli", "chat_id": "direct", "attachments": [other]})),
     ];
     // A command that names `.daoyou` taints its conversation, so it has one of its own.
     let command = ("exec", json!({"command": format!("cat {other} {owners} memory/MEMORY.md link.txt | head -c 100")}));
