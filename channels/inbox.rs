@@ -186,6 +186,10 @@ pub struct MessageState {
     /// The earlier message whose question this one answered. This message is then done, and the reply belongs to the earlier one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub continues: Option<Uuid>,
+    /// The turns that answered the reports of sub-agents and the ends of background processes that the message's turn started, in
+    /// order. Only [`Inbox::state`] fills it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub follow_ups: Vec<MessageState>,
 }
 
 impl MessageState {

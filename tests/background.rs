@@ -136,6 +136,25 @@ async fn the_end_of_a_background_command_is_announced_in_its_chat() {
     harness.check().await;
 }
 
+/// Without a callback, the end of a command is fetched with the state of the message whose turn started it.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_end_of_a_command_is_fetched_with_the_message_that_started_it() {
+    let model = Model::start().await;
+    model.on(
+        "make it",
+        [Reply::tool("exec", &json!({"command": "echo made", "background": true})), Reply::text("soon")],
+    );
+    let gateway = Gateway::start(Setup::owned_by_boss(&model).set("tools.exec.sandbox", "off")).await;
+    let id = gateway.accept("in", &Message::new("make it").chat("c").sender("boss")).await;
+    let state = until("the end of the command", async || {
+        let state = gateway.state("in", &id).await.body;
+        (state["follow_ups"][0]["status"] == "done").then_some(state)
+    })
+    .await;
+    let later = state["follow_ups"][0]["reply"].as_str().unwrap();
+    assert!(later.starts_with(&format!("echo: {ENDED}")) && later.ends_with("made"), "{later}");
+}
+
 /// A command killed by the tool is not announced; a command that times out is.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_background_command_is_killed_on_request_and_at_its_timeout() {

@@ -42,7 +42,7 @@ async fn a_sub_agent_report_is_answered_once_at_every_crash_point() {
             gateway.crash_at(point);
         }
         gateway.up().await;
-        let id = gateway.accept("in", &Message::new("delegate").chat("c")).await;
+        let id = gateway.accept("in", &Message::new("delegate").chat("c").id("m1")).await;
         if point.is_some() {
             gateway.wait_crash().await;
             gateway.recover().await;
@@ -54,6 +54,12 @@ async fn a_sub_agent_report_is_answered_once_at_every_crash_point() {
         };
         until("both replies", async || (replies().len() >= 2).then_some(())).await;
         wait_settled(&gateway.database()).await;
+        // The receiver knows the message that the first reply answers, and none that the report answers.
+        for post in sink.posts() {
+            let known = if post.data("content") == "I have asked." { json!([id, "m1"]) } else { json!([null, null]) };
+            let data = &post.body["data"];
+            assert_eq!(json!([data["in_reply_to"], data["external_id"]]), known, "{point:?}: {data}");
+        }
         let mut replies: Vec<_> = replies().into_iter().map(|(_, content)| content).collect();
         replies.sort_unstable();
         assert_eq!(replies, ["I have asked.", "There are 42 sheep."], "{point:?}: and nothing of the sub-agent itself");
@@ -64,6 +70,32 @@ async fn a_sub_agent_report_is_answered_once_at_every_crash_point() {
         assert_eq!(model.refused(), Vec::<String>::new(), "{point:?}");
         check(&gateway.database(), &Witness { accepted: &[id], sink: Some(&sink), strict_order: false });
     }
+}
+
+/// Without a callback, the reports are fetched with the state of the message whose turn started the sub-agents.
+#[tokio::test(flavor = "multi_thread")]
+async fn reports_are_fetched_with_the_message_that_they_follow_from() {
+    let model = Model::start().await;
+    let count = |what: &str| spawn(&json!({"task": format!("count the {what}"), "label": what}));
+    model.on("delegate", [count("sheep"), Reply::text("I have asked.")]);
+    model.on("[sub-agent sheep finished", [count("goats"), Reply::text("There are 42 sheep.")]);
+    model.on("[sub-agent goats finished", [Reply::text("And 7 goats.")]);
+    let gateway = Gateway::start(Setup::scripted(&model)).await;
+    let id = gateway.accept("in", &Message::new("delegate").chat("c").id("m1")).await;
+    let state = until("both reports", async || {
+        let state = gateway.state("in", "m1").await.body;
+        (state["follow_ups"][1]["status"] == "done").then_some(state)
+    })
+    .await;
+    assert_eq!((&state["id"], &state["reply"]), (&json!(id), &json!("I have asked.")));
+    let replies: Vec<_> = state["follow_ups"].as_array().unwrap().iter().map(|later| later["reply"].clone()).collect();
+    assert_eq!(replies, ["There are 42 sheep.", "And 7 goats."]);
+    // Another message of the chat has none, even under an id of their form.
+    let other = gateway.accept("in", &Message::new("hello").chat("c").id(&format!("{id}:x"))).await;
+    assert_eq!(gateway.wait_done("in", &other).await.body.get("follow_ups"), None);
+    assert_eq!(gateway.state("in", &id).await.body, state);
+    assert_eq!(gateway.json(&["queue", "list"]).await, json!([]), "no reply is lost");
+    gateway.check_settled(&Witness { accepted: &[id, other], ..Witness::default() }).await;
 }
 
 /// Three sub-agents run at once while their turn is parked without a slot. After a kill everything continues.
@@ -245,7 +277,7 @@ async fn limits_and_failures_of_sub_agents_are_reported() {
     model.on("try all", [calls, Reply::text("tried")]);
     let setup = Setup::scripted(&model)
         .set("agent.spawn.max_iterations", 2)
-        .set("agent.spawn.timeout", "1s")
+        .set("agent.spawn.timeout", "5s")
         .set("agent.spawn.max_tokens", 100_000)
         .set("agent.spawn.max_children", 5)
         .set("agent.spawn.at_once", 5);
@@ -254,7 +286,7 @@ async fn limits_and_failures_of_sub_agents_are_reported() {
     let outcomes = last_results(&model, "try all");
     for (outcome, expected) in outcomes.iter().zip([
         "I stopped after 2 steps",
-        "Sub-agent \"think for ever\" failed (turn_timeout): I stopped because this took longer than 1s.",
+        "Sub-agent \"think for ever\" failed (turn_timeout): I stopped because this took longer than 5s.",
         "Sub-agent \"fail\" failed (llm_",
         "failed (token_cap): (I stopped after 110000 tokens",
         "had few",

@@ -47,8 +47,8 @@ fn name(fields: &Map<String, Value>, key: &str) -> Result<Option<String>, HttpEr
     Ok(Some(text))
 }
 
-/// A response about a message: `{"id","session","status"?,"reply"?,"error"?,"question"?}`. A 202 and the state of a message
-/// have a status; a 200 with the reply has none.
+/// A response about a message: `{"id","session","status"?,"reply"?,"error"?,"question"?,"follow_ups"?}`. A 202 and the state of a
+/// message have a status; a 200 with the reply has none.
 #[derive(Serialize)]
 pub struct MessageBody<'a> {
     pub id: Uuid,
@@ -62,12 +62,15 @@ pub struct MessageBody<'a> {
     /// The question to the sender, if the turn waits for its answer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub question: Option<&'a str>,
+    /// What the agent said later of sub-agents and background processes of the message's turn.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub follow_ups: Vec<Self>,
 }
 
 impl<'a> MessageBody<'a> {
-    /// Creates a body without status, reply, error and question.
+    /// Creates a body with only the id and the session.
     pub fn new(id: Uuid, session: &'a SessionKey) -> Self {
-        Self { id, session, status: None, reply: None, error: None, question: None }
+        Self { id, session, status: None, reply: None, error: None, question: None, follow_ups: Vec::new() }
     }
 
     /// Returns the body with the content of `reply`, and with its error if the turn failed.
@@ -84,7 +87,8 @@ impl<'a> From<&'a MessageState> for MessageBody<'a> {
             Some(reply) => body.with_reply(reply),
             None => body,
         };
-        Self { status: Some(state.status.as_str()), question: state.question.as_deref(), ..body }
+        let follow_ups = state.follow_ups.iter().map(Self::from).collect();
+        Self { status: Some(state.status.as_str()), question: state.question.as_deref(), follow_ups, ..body }
     }
 }
 
@@ -100,7 +104,8 @@ pub struct CallbackBody<'a> {
 #[derive(Serialize)]
 struct CallbackData<'a> {
     id: Uuid,
-    /// The answered message. For a question or a notice of a turn, the message that started the turn; null for a job's turn.
+    /// The answered message. For a question or a notice of a turn, the message that started the turn. Null if the turn answers no
+    /// message of the receiver.
     in_reply_to: Option<Uuid>,
     /// The turn waits for the answer to this message.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
@@ -137,8 +142,9 @@ impl<'a> From<&'a Attachment> for NamedFile<'a> {
 impl<'a> From<&'a OutboundMessage> for CallbackBody<'a> {
     fn from(message: &'a OutboundMessage) -> Self {
         let context = &message.context;
-        // A turn has the id of the message that started it. A job or a heartbeat starts turns without a message of the receiver.
-        let is_asked = context.job.is_none() && context.subject.is_none();
+        // A turn has the id of the message that started it. A job, a heartbeat, a report or the end of a process starts turns without a
+        // message of the receiver.
+        let is_asked = context.job.is_none() && context.subject.is_none() && !context.is_follow_up;
         let asked = (is_asked && (context.is_question || context.notice.is_some())).then_some(message.turn);
         Self {
             kind: "message.reply",
@@ -148,7 +154,7 @@ impl<'a> From<&'a OutboundMessage> for CallbackBody<'a> {
                 in_reply_to: message.in_reply_to.filter(|_| is_asked).or(asked),
                 question: context.is_question,
                 notice: context.notice.as_deref(),
-                external_id: message.metadata.get(EXTERNAL_ID).and_then(Value::as_str),
+                external_id: message.metadata.get(EXTERNAL_ID).and_then(Value::as_str).filter(|_| is_asked),
                 session: &message.session,
                 chat_id: &message.chat_id,
                 content: &message.content,
@@ -216,15 +222,19 @@ mod tests {
         let turn = json!(message.turn);
         for (message, in_reply_to, is_question, notice) in [
             (&message, json!(null), json!(null), json!(null)),
+        let mut report = reply.clone();
+        (report.context.is_follow_up, report.metadata) =
+            (true, [(EXTERNAL_ID.to_owned(), json!("order-1"))].into_iter().collect());
             (&reply, json!(Uuid::from_u128(1)), json!(null), json!(null)),
             (&question, turn.clone(), json!(true), json!(null)),
             (&of_job, json!(null), json!(true), json!(null)),
             (&notice, turn, json!(null), json!("approval")),
         ] {
             let data = serde_json::to_value(CallbackBody::from(message)).unwrap()["data"].take();
+            (&report, json!(null), json!(null), json!(null)),
             assert_eq!(
-                (&data["in_reply_to"], &data["question"], &data["notice"]),
-                (&in_reply_to, &is_question, &notice)
+                (&data["in_reply_to"], &data["question"], &data["notice"], &data["external_id"]),
+                (&in_reply_to, &is_question, &notice, &json!(null))
             );
         }
     }

@@ -13,7 +13,7 @@ use daoyou_channels::{
 use jiff::Timestamp;
 use uuid::Uuid;
 
-use super::drafts::{InboundDraft, NoticeKind, OutboundBody, OutboundDraft, OutboxSlot, texts_of_turn};
+use super::drafts::{InboundDraft, NoticeKind, OutboundBody, OutboundDraft, OutboxSlot, follow_ups, texts_of_turn};
 use super::message_bus::{BusSettings, CommandAnswer, ControlCommand, InboundSignal, MessageBus};
 use super::notices::{NoticeSettings, write_notice};
 use crate::crash;
@@ -407,6 +407,7 @@ fn message_state(connection: &Connection, row: InboxRow) -> Result<MessageState,
         notice: notice.map(|body| body.content),
         question: question.map(|body| body.content),
         continues,
+        follow_ups: Vec::new(),
     })
 }
 
@@ -526,7 +527,10 @@ impl Inbox for BusInbox {
                 Some(row) => Some(row),
                 None => inbox::find_external(connection, &channel, &id)?,
             };
-            row.map(|row| message_state(connection, row)).transpose()
+            let Some(row) = row else { return Ok(None) };
+            let follow_ups = follow_ups(connection, &channel, row.turn)?.into_iter();
+            let follow_ups = follow_ups.map(|row| message_state(connection, row)).collect::<Result<_, _>>()?;
+            Ok(Some(MessageState { follow_ups, ..message_state(connection, row)? }))
         };
         Ok(self.0.store.read(read).await?)
     }

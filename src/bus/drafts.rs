@@ -237,6 +237,13 @@ impl InboundDraft {
         Self { id: daoyou_channels::new_id(), message, origin }
     }
 
+    /// Marks the message as one that follows from the turn `turn`, so that [`follow_ups`] finds it.
+    #[must_use]
+    pub fn following(mut self, turn: Uuid) -> Self {
+        self.message.external_id = Some(format!("{turn}:{}", self.id));
+        self
+    }
+
     /// Creates the draft that adds `note` to the history of `session`. The draft belongs to no channel, so nothing is delivered.
     pub fn of_note(note: &SessionNote, session: SessionKey) -> Self {
         let trust = trust_of(Author::Owner, SenderListing::Owner);
@@ -328,6 +335,27 @@ pub struct FollowUps {
     pub messages: Vec<InboundDraft>,
     /// A notice for the owner, in Markdown.
     pub notice: Option<String>,
+}
+
+/// The most follow-ups of a turn that its sender sees.
+const MAX_FOLLOW_UPS: u32 = 100;
+
+/// Returns one message of each turn that answers a message which follows from the turn `turn` of a channel, directly or through
+/// another such turn.
+pub(super) fn follow_ups(connection: &Connection, channel: &str, turn: Uuid) -> Result<Vec<InboxRow>, StoreError> {
+    let (mut found, mut turns): (Vec<InboxRow>, _) = (Vec::new(), vec![turn]);
+    while let Some(turn) = turns.pop() {
+        for row in inbox::with_prefix(connection, channel, &turn.to_string(), MAX_FOLLOW_UPS)? {
+            let is_known = found.len() >= MAX_FOLLOW_UPS as usize || found.iter().any(|other| other.turn == row.turn);
+            // A person may give a message such an id.
+            if !is_known && !TurnOrigin::parse(&row.origin).is_from_person() {
+                turns.push(row.turn);
+                found.push(row);
+            }
+        }
+    }
+    found.sort_by_key(|row| row.seq);
+    Ok(found)
 }
 
 /// Marks the turn of an accepted message for cancellation, with its sub-agents and its question; returns the marked turns and their

@@ -5,6 +5,7 @@ use std::time::Duration;
 use daoyou_channels::settings::Span;
 use daoyou_channels::{InboundMessage, SessionKey, Trust};
 use serde_json::{Map, Value};
+use uuid::Uuid;
 
 use crate::agent::TurnRunner;
 use crate::bus::{InboundDraft, ReplyTarget, metadata_of};
@@ -36,11 +37,11 @@ impl ProcessEndAnnouncer for ProcessAnnouncer {
         if runner.memory.secrets.redact(&mut content) {
             tracing::warn!(id = process.id, "a secret of the configuration was removed from the output of a process");
         }
-        let AnnouncementTarget { session, channel, chat_id, metadata, origin } =
+        let AnnouncementTarget { session, channel, chat_id, turn, metadata, origin } =
             AnnouncementTarget::resolve(connection, process)?;
         let mut message = InboundMessage::text(&channel, &chat_id, SENDER, Trust::parse(&process.trust), content);
         (message.metadata, message.session) = (metadata, Some(session.clone()));
-        InboundDraft::with_origin(message, origin).insert(connection)?;
+        InboundDraft::with_origin(message, origin).following(turn).insert(connection)?;
         Ok(session)
     }
 
@@ -54,6 +55,8 @@ struct AnnouncementTarget {
     session: SessionKey,
     channel: String,
     chat_id: String,
+    /// The turn of that chat in which the process began.
+    turn: Uuid,
     metadata: Map<String, Value>,
     origin: TurnOrigin,
 }
@@ -67,14 +70,14 @@ impl AnnouncementTarget {
         let ReplyTarget { session, channel, chat_id, message } =
             ReplyTarget::resolve(connection, &process.session, here, &started_by)?;
         // The author is copied too: without it, the message would count as one of another writer.
-        let (metadata, origin) = match &message {
-            Some(row) => (&row.metadata, origin_on_behalf(row)),
-            None => (&process.metadata, started_by.clone()),
+        let (turn, metadata, origin) = match &message {
+            Some(row) => (row.turn, &row.metadata, origin_on_behalf(row)),
+            None => (process.turn, &process.metadata, started_by.clone()),
         };
         let mut origin = TurnOrigin { follow_ups: started_by.follow_ups.next(), ..origin.for_follow_up() };
         // The announcement repeats what the command printed, which may be of others.
         origin.taint.extend(started_by.taint);
-        Ok(Self { session, channel, chat_id, metadata: metadata_of(metadata), origin })
+        Ok(Self { session, channel, chat_id, turn, metadata: metadata_of(metadata), origin })
     }
 }
 
@@ -111,7 +114,6 @@ fn announcement(phrases: &Phrases, process: &ProcessRow, end: &ProcessEnd, print
 mod tests {
     use super::*;
     use serde_json::json;
-    use uuid::Uuid;
 
     use crate::memory::{Identities, sender_of};
     use crate::origin::{SubAgentTurn, TurnCause};
@@ -186,7 +188,10 @@ mod tests {
         assert_eq!(Identities::default().writer_of(&announced).as_str(), "sender:in:ann");
         assert_eq!(
             address,
-            json!([{"thread": "7"}, {"follow_ups": 1, "on_behalf_of": "ann", "taint": ["file:mail/a"]}])
+            json!([
+                {"thread": "7"},
+                {"follow_ups": 1, "on_behalf_of": "ann", "taint": ["file:mail/a"], "reply": {"is_follow_up": true}}
+            ])
         );
     }
 
@@ -195,7 +200,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let store = Store::open(&folder.path().join("daoyou.db")).unwrap();
         let check = |connection: &Connection| {
-            for (origin, session, expected) in [
+            for (origin, session, mut expected) in [
                 (json!({}), "s", json!({"follow_ups": 1})),
                 (
                     json!({"settings": {"model": "a/b", "tools": ["exec"], "about": ["x"], "fresh": true}, "follow_ups": 4}),
@@ -216,6 +221,7 @@ mod tests {
                 let metadata = r#"{"thread":"t"}"#.to_owned();
                 let process = ProcessRow { metadata, origin: origin.to_string(), ..process(None) };
                 let address = AnnouncementTarget::resolve(connection, &process)?;
+                expected["reply"] = json!({"is_follow_up": true});
                 assert_eq!(
                     (address.session.as_str(), json!(address.metadata), json!(address.origin)),
                     (session, json!({"thread": "t"}), expected),

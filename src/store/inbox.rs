@@ -165,6 +165,19 @@ pub fn find_external(
     find_row(connection, "inbox WHERE channel = ?1 AND external_id = ?2", [channel, external_id])
 }
 
+/// Returns the rows of a channel whose ids begin with `prefix` and a colon, in order, at most `limit`.
+pub fn with_prefix(
+    connection: &Connection,
+    channel: &str,
+    prefix: &str,
+    limit: u32,
+) -> Result<Vec<InboxRow>, StoreError> {
+    // ';' is the character after ':', so the condition is a range of the unique index.
+    let source =
+        "inbox WHERE channel = ?1 AND external_id > ?2 || ':' AND external_id < ?2 || ';' ORDER BY seq LIMIT ?3";
+    find_rows(connection, source, params![channel, prefix, limit])
+}
+
 /// Returns the rows that a turn answers, in order.
 pub fn of_turn(connection: &Connection, turn: Uuid) -> Result<Vec<InboxRow>, StoreError> {
     find_rows(connection, "inbox WHERE turn = ?1 ORDER BY seq", [turn.to_string()])

@@ -269,7 +269,7 @@ fn report(task: &SubAgentTurn, row: &InboxRow, content: String) -> InboundDraft 
     let trust = Trust::parse(&row.trust);
     let mut message = InboundMessage::text(&row.channel, &row.chat_id, SENDER, trust, content);
     (message.metadata, message.session) = (task.metadata.clone(), Some(task.session.clone()));
-    InboundDraft::with_origin(message, origin)
+    InboundDraft::with_origin(message, origin).following(task.turn)
 }
 
 #[cfg(test)]
