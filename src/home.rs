@@ -405,17 +405,7 @@ fn unusable(dir: &Path) -> impl Fn(io::Error) -> HomeError + Copy {
 /// Returns true if a real path is a folder of the system, in which no agent may work.
 pub fn is_system_folder(real: &Path) -> bool {
     const WITH_CONTENT: &[&str] = &[
-        "/bin",
-        "/boot",
-        "/etc",
-        "/lib",
-        "/lib32",
-        "/lib64",
-        "/proc",
-        "/sbin",
-        "/sys",
-        "/usr/bin",
-        "/usr/lib",
+        "/bin", "/boot", "/etc", "/lib", "/lib32", "/lib64", "/proc", "/sbin", "/sys", "/usr/bin", "/usr/lib",
         "/usr/sbin",
     ];
     const ALONE: &[&str] = &["/dev", "/run", "/usr", "/var"];

@@ -382,12 +382,8 @@ mod tests {
     #[test]
     fn entities_and_links_cannot_control_the_terminal() {
         for text in [
-            "&#27;[2Jx &#x9b;31m",
-            "[a](http://x&#27;]0;t&#7;)",
-            "```\n\x1b[31m\n```",
-            "```\x1b[31m\ncode\n```",
-            "|&#27;[1m|\n|-|\n|&#27;|",
-            "<b\x1b[1m>",
+            "&#27;[2Jx &#x9b;31m", "[a](http://x&#27;]0;t&#7;)", "```\n\x1b[31m\n```", "```\x1b[31m\ncode\n```",
+            "|&#27;[1m|\n|-|\n|&#27;|", "<b\x1b[1m>",
         ] {
             for row in draw(text, 40, false) {
                 assert!(!row.contains(char::is_control), "{text:?}: {row:?}");

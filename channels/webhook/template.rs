@@ -34,18 +34,8 @@ pub const IDEMPOTENCY_KEY: &str = "idempotency-key";
 /// The words of a name, in lower case, that mark a header as secret: `x-api-key`, `x-gitlab-token`. Templates do not see such a
 /// header, since a template could copy it into the message.
 const SECRET_WORDS: [&str; 12] = [
-    "apikey",
-    "auth",
-    "authorization",
-    "cookie",
-    "credential",
-    "credentials",
-    "key",
-    "password",
-    "secret",
-    "signature",
-    "token",
-    "tokens",
+    "apikey", "auth", "authorization", "cookie", "credential", "credentials", "key", "password", "secret", "signature",
+    "token", "tokens",
 ];
 
 /// A compiled template and its configuration key.

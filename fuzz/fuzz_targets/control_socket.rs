@@ -37,7 +37,8 @@ static SOCKET: LazyLock<PathBuf> = LazyLock::new(|| {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
         runtime.expect("threads can be made").block_on(async {
             let lock = home.lock().expect("nobody else has this home");
-            let loaded = config::load(ConfigSource::Required(&home.config()), &BTreeMap::new()).expect("these settings are right");
+            let loaded = config::load(ConfigSource::Required(&home.config()), &BTreeMap::new())
+                .expect("these settings are right");
             let gateway = Gateway::build(home, lock, &loaded, Options::default()).await.expect("a gateway is built");
             let on_ready = move |_| sender.send(()).expect("the other thread waits");
             gateway.run(CancellationToken::new(), on_ready).await.expect("a gateway runs");

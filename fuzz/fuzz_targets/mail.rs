@@ -21,9 +21,7 @@ fuzz_target!(|data: &[u8]| {
     assert!(is_text(&mail.text) && is_text(&mail.cut) && is_plain(&mail.subject));
     assert!(mail.attachments.len() <= limits.files && mail.from.len() <= limits.addresses);
     assert!(mail.attachments.iter().all(|file| file.bytes.len() <= limits.file_size && is_plain(&file.name)));
-    assert!(
-        mail.from.iter().all(|from| is_plain(&from.name) && is_plain(&from.address) && from.address.contains('@'))
-    );
+    assert!(mail.from.iter().all(|from| is_plain(&from.name) && is_plain(&from.address) && from.address.contains('@')));
     assert!(mail.headers.iter().all(|(name, value)| is_plain(name) && is_plain(value)));
     assert!(mail.references.len() <= limits.references && mail.remarks.len() <= 40);
 });

@@ -10,17 +10,8 @@ use daoyou_channels::webhook::{ParsedRequest, RequestParser, Verify, WebhookConf
 use libfuzzer_sys::fuzz_target;
 
 const NAMES: [&str; 11] = [
-    "authorization",
-    "content-type",
-    "idempotency-key",
-    "stripe-signature",
-    "webhook-id",
-    "webhook-signature",
-    "webhook-timestamp",
-    "x-github-delivery",
-    "x-hub-signature-256",
-    "x-slack-request-timestamp",
-    "x-slack-signature",
+    "authorization", "content-type", "idempotency-key", "stripe-signature", "webhook-id", "webhook-signature",
+    "webhook-timestamp", "x-github-delivery", "x-hub-signature-256", "x-slack-request-timestamp", "x-slack-signature",
 ];
 
 static PARSERS: LazyLock<Vec<RequestParser>> = LazyLock::new(|| {

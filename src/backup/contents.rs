@@ -32,15 +32,7 @@ const EXCLUDED_PREFIXES: [&str; 4] = ["daoyou.db", "daoyou.before-restore-", "da
 
 /// Names at the top of the home that a backup must not take, in addition to the excluded ones, even if no such file exists yet.
 const RESERVED: [&str; 10] = [
-    "config.toml",
-    "token",
-    "history",
-    "skills.json",
-    "workspace",
-    "cache",
-    "mcp",
-    "daoyou.log",
-    "daoyou.log.1",
+    "config.toml", "token", "history", "skills.json", "workspace", "cache", "mcp", "daoyou.log", "daoyou.log.1",
     "daoyou.trial",
 ];
 

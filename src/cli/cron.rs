@@ -155,24 +155,8 @@ mod tests {
         let mut keys: Vec<_> = fields.as_object().unwrap().keys().map(String::as_str).collect();
         keys.sort_unstable();
         let expected = [
-            "agent",
-            "anchor",
-            "at",
-            "channel",
-            "chat_id",
-            "cron",
-            "deliver",
-            "every",
-            "jitter",
-            "keep",
-            "message",
-            "misfire",
-            "model",
-            "name",
-            "prompt",
-            "session",
-            "stale_after",
-            "tz",
+            "agent", "anchor", "at", "channel", "chat_id", "cron", "deliver", "every", "jitter", "keep", "message",
+            "misfire", "model", "name", "prompt", "session", "stale_after", "tz",
         ];
         assert_eq!(keys, expected);
         assert_eq!(fields["chat_id"], "1");

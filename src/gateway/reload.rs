@@ -33,25 +33,9 @@ pub struct ReloadSource {
 
 /// The settings that a reload applies: keys, or tables, which end with a dot. All other settings need a restart.
 const LIVE: [&str; 19] = [
-    "agent.",
-    "agents.",
-    "routes",
-    "skills.",
-    "providers.",
-    "owner.",
-    "identities.",
-    "memory.",
-    "tools.",
-    "approval.",
-    "mcp.",
-    "store.",
-    "cron.",
-    "heartbeat.",
-    "gateway.drain_timeout",
-    "gateway.session_capacity",
-    "gateway.inbound_capacity",
-    "gateway.outbound_capacity",
-    "log.level",
+    "agent.", "agents.", "routes", "skills.", "providers.", "owner.", "identities.", "memory.", "tools.", "approval.",
+    "mcp.", "store.", "cron.", "heartbeat.", "gateway.drain_timeout", "gateway.session_capacity",
+    "gateway.inbound_capacity", "gateway.outbound_capacity", "log.level",
 ];
 
 /// The keys in these tables that need a restart all the same.

@@ -333,16 +333,8 @@ mod tests {
             {"pattern": "cat *", "permission": "deny"}, {"pattern": "rm 'a b'*", "permission": "deny"},
         ]}));
         for command in [
-            "\"cat\" x",
-            "c''at x",
-            "\\cat x",
-            "cat\tx",
-            "X=1 cat x",
-            "! cat x",
-            "/bin/cat x",
-            "/bin/c?t x",
-            "rm  \"a b\"",
-            "rm a\\ b/c",
+            "\"cat\" x", "c''at x", "\\cat x", "cat\tx", "X=1 cat x", "! cat x", "/bin/cat x", "/bin/c?t x",
+            "rm  \"a b\"", "rm a\\ b/c",
         ] {
             assert!(no_cat.check_command(command).is_err(), "{command}");
         }

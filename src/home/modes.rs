@@ -16,18 +16,8 @@ use super::{Home, WORKSPACE};
 const OF_OTHERS: RawMode = 0o077;
 /// The entries that the gateway creates in its home.
 const OWN: [&str; 12] = [
-    "cache",
-    "code-cache.db",
-    "code-cache.db-shm",
-    "code-cache.db-wal",
-    "config.toml",
-    "history",
-    "mcp",
-    "outgoing",
-    "skills.json",
-    "skills.json.lock",
-    "tmp",
-    "token",
+    "cache", "code-cache.db", "code-cache.db-shm", "code-cache.db-wal", "config.toml", "history", "mcp", "outgoing",
+    "skills.json", "skills.json.lock", "tmp", "token",
 ];
 const OWN_PREFIX: &str = "daoyou.";
 /// The ends of the names of secrets that `daoyou init` writes.
@@ -199,17 +189,8 @@ mod tests {
         fs::write(temp.path().join("outside"), "").unwrap();
         let folders = ["cache", "mcp", "outgoing", "workspace"];
         let files = [
-            "token",
-            "config.toml",
-            "daoyou.db",
-            "daoyou.db-wal",
-            "daoyou.lock",
-            "skills.json",
-            "skills.json.lock",
-            "groq.key",
-            "mail.password",
-            "webhook-in.secret",
-            "other",
+            "token", "config.toml", "daoyou.db", "daoyou.db-wal", "daoyou.lock", "skills.json", "skills.json.lock",
+            "groq.key", "mail.password", "webhook-in.secret", "other",
         ];
         for name in folders {
             fs::create_dir(at(name)).unwrap();

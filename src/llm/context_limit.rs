@@ -3,20 +3,14 @@
 /// The phrases of services before the number.
 const BEFORE: [&str; 9] = [
     // OpenAI, vLLM: "This model's maximum context length is 8192 tokens."
-    "context length is ",
-    "context length of ",
-    "context window of ",
+    "context length is ", "context length of ", "context window of ",
     // llama.cpp: "the request exceeds the available context size (4096 tokens)".
-    "context size (",
-    "context size of ",
+    "context size (", "context size of ",
     // Anthropic: "input length and `max_tokens` exceed context limit: 190000 + 20000 > 200000".
     // Anthropic: "prompt is too long: 209000 tokens > 200000 maximum".
-    " > ",
-    // Gemini: "exceeds the maximum number of tokens allowed (1048576)".
-    "tokens allowed (",
-    // DashScope: "Range of input length should be [1, 6000]".
-    "input length should be [1, ",
-    "context limit of ",
+    " > ", // Gemini: "exceeds the maximum number of tokens allowed (1048576)".
+    "tokens allowed (", // DashScope: "Range of input length should be [1, 6000]".
+    "input length should be [1, ", "context limit of ",
 ];
 
 /// The least number that counts as a context length.

@@ -14,18 +14,8 @@ use super::config::{McpServerConfig, McpTransport, is_server_name};
 const LISTS: [&str; 4] = ["mcpServers", "servers", "mcp", "context_servers"];
 /// The keys that have no meaning here, and are ignored silently.
 const IGNORED: [&str; 12] = [
-    "type",
-    "transport",
-    "description",
-    "name",
-    "icon",
-    "autoApprove",
-    "alwaysAllow",
-    "gallery",
-    "version",
-    "source",
-    "dev",
-    "timeout",
+    "type", "transport", "description", "name", "icon", "autoApprove", "alwaysAllow", "gallery", "version", "source",
+    "dev", "timeout",
 ];
 
 /// A server of another program's file, as a table of `config.toml`.

@@ -18,23 +18,8 @@ const MAX_NAME: usize = 30;
 const LEADS: &[&str] = &["to ", "that ", "about ", "of "];
 /// Words at the beginning of an English text that name a time, even one that is not understood.
 const TIME_LEADS: &[&str] = &[
-    "after ",
-    "at ",
-    "before ",
-    "by ",
-    "every ",
-    "in ",
-    "last ",
-    "later",
-    "next ",
-    "on ",
-    "once ",
-    "sometime",
-    "soon",
-    "this ",
-    "until ",
-    "when ",
-    "yesterday",
+    "after ", "at ", "before ", "by ", "every ", "in ", "last ", "later", "next ", "on ", "once ", "sometime", "soon",
+    "this ", "until ", "when ", "yesterday",
 ];
 /// Words at the beginning of a Chinese text that name a vague time.
 const VAGUE_TIMES: &[&str] =

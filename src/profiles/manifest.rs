@@ -23,27 +23,9 @@ const MAX_ENTRIES: usize = 200;
 /// The fields of other systems that only people read.
 const DESCRIPTIVE: [&str; 2] = ["inputs", "outputs"];
 const KNOWN: [&str; 21] = [
-    "agents",
-    "branches",
-    "workflow",
-    "name",
-    "version",
-    "description",
-    "orchestrator",
-    "agent",
-    "prompt",
-    "llm",
-    "tools",
-    "permissions",
-    "skills",
-    "rounds",
-    "memory",
-    "max_iterations",
-    "middleware",
-    "hooks",
-    "metadata",
-    "inputs",
-    "outputs",
+    "agents", "branches", "workflow", "name", "version", "description", "orchestrator", "agent", "prompt", "llm",
+    "tools", "permissions", "skills", "rounds", "memory", "max_iterations", "middleware", "hooks", "metadata",
+    "inputs", "outputs",
 ];
 
 /// The line in the file, if known, and the problem.

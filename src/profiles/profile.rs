@@ -25,13 +25,7 @@ const RUNS_COMMANDS: [&str; 2] = ["exec", "process"];
 const READS_BY_GIT: [&str; 4] = ["git_status", "git_diff", "git_log", "git_commit"];
 /// The tools that run code of the project. No rules restrict that code.
 const RUNS_PROJECT: [&str; 7] = [
-    "run_test",
-    "lsp_diagnostics",
-    "lsp_definition",
-    "lsp_references",
-    "lsp_symbols",
-    "lsp_rename",
-    "lsp_code_actions",
+    "run_test", "lsp_diagnostics", "lsp_definition", "lsp_references", "lsp_symbols", "lsp_rename", "lsp_code_actions",
 ];
 const MCP_READ: &str = "mcp_read";
 

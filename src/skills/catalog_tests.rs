@@ -89,15 +89,8 @@ fn the_first_source_of_a_name_wins_and_the_others_are_reported() {
     assert_eq!(names(&list), ["s0", "same", "s1", "s2", "s3", "s4", "s5", "s6", "s7"]);
     let sources: Vec<_> = list.skills.iter().map(|skill| &*skill.source).collect();
     let expected = [
-        "skills",
-        "skills",
-        ".claude/skills",
-        ".agents/skills",
-        "~/.claude/skills",
-        "~/.agents/skills",
-        "~/more",
-        "own",
-        "built-in",
+        "skills", "skills", ".claude/skills", ".agents/skills", "~/.claude/skills", "~/.agents/skills", "~/more",
+        "own", "built-in",
     ];
     assert_eq!(sources, expected);
     let first = world.path("ws/skills/a-same/SKILL.md").display().to_string();

@@ -175,13 +175,8 @@ fn install_hints_are_commands() {
     );
     let commands: Vec<_> = manifest.install_hints.iter().map(|hint| hint.command.as_str()).collect();
     let expected = [
-        "brew install gh",
-        "apt install gh",
-        "npm install -g @a/b",
-        "go install x.y/z@latest",
-        "uv tool install q",
-        "Ask me",
-        "curl x",
+        "brew install gh", "apt install gh", "npm install -g @a/b", "go install x.y/z@latest", "uv tool install q",
+        "Ask me", "curl x",
     ];
     assert_eq!(commands, expected);
     assert_eq!(manifest.install_hints[0].bins, ["gh"]);

@@ -11,16 +11,7 @@ use super::{StoreError, database, meta, migrations, search_index, turn_steps};
 
 /// The most important tables, in the order in which they are read; the other tables follow.
 const FIRST_TABLES: [&str; 11] = [
-    "meta",
-    "inbox",
-    "outbox",
-    "sessions",
-    "messages",
-    "turn_steps",
-    "cursors",
-    "notes",
-    "jobs",
-    "job_runs",
+    "meta", "inbox", "outbox", "sessions", "messages", "turn_steps", "cursors", "notes", "jobs", "job_runs",
     "processes",
 ];
 

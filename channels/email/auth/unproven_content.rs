@@ -10,21 +10,8 @@ use crate::email::presets::preset_for_address;
 /// The fields that a header may have once (RFC 5322, section 3.6; RFC 2045, section 3). DKIM covers the lowest of
 /// several fields, so anybody can add another one above a signed field (RFC 6376, section 8.15).
 pub const SINGLE_FIELDS: &[&str] = &[
-    "from",
-    "sender",
-    "reply-to",
-    "to",
-    "cc",
-    "bcc",
-    "message-id",
-    "in-reply-to",
-    "references",
-    "subject",
-    "date",
-    "mime-version",
-    "content-type",
-    "content-transfer-encoding",
-    "content-disposition",
+    "from", "sender", "reply-to", "to", "cc", "bcc", "message-id", "in-reply-to", "references", "subject", "date",
+    "mime-version", "content-type", "content-transfer-encoding", "content-disposition",
 ];
 
 /// What proves the sender of a mail, and with it how much of the mail.

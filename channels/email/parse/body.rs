@@ -328,23 +328,9 @@ fn append(whole: &mut String, piece: &str) {
 fn is_stub(plain: &[TextBlock], page: &[TextBlock]) -> bool {
     const MAX_STUB: usize = 600;
     const STUBS: &[&str] = &[
-        "support html",
-        "html-enabled",
-        "html enabled",
-        "view this email",
-        "view this message",
-        "view in browser",
-        "in your browser",
-        "html version",
-        "html format",
-        "html email",
-        "不支持html",
-        "不支持 html",
-        "无法显示",
-        "无法查看",
-        "在浏览器中",
-        "html格式",
-        "html 格式",
+        "support html", "html-enabled", "html enabled", "view this email", "view this message", "view in browser",
+        "in your browser", "html version", "html format", "html email", "不支持html", "不支持 html", "无法显示",
+        "无法查看", "在浏览器中", "html格式", "html 格式",
     ];
     let plain: String = plain
         .iter()

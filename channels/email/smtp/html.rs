@@ -9,31 +9,8 @@ use pulldown_cmark::{Event, Tag, TagEnd, TextMergeStream};
 use super::markdown::{SCHEMES, link};
 
 const TAGS: [&str; 25] = [
-    "a",
-    "p",
-    "br",
-    "hr",
-    "em",
-    "strong",
-    "del",
-    "code",
-    "pre",
-    "blockquote",
-    "ul",
-    "ol",
-    "li",
-    "h1",
-    "h2",
-    "h3",
-    "h4",
-    "h5",
-    "h6",
-    "table",
-    "thead",
-    "tbody",
-    "tr",
-    "th",
-    "td",
+    "a", "p", "br", "hr", "em", "strong", "del", "code", "pre", "blockquote", "ul", "ol", "li", "h1", "h2", "h3", "h4",
+    "h5", "h6", "table", "thead", "tbody", "tr", "th", "td",
 ];
 /// The attributes of tags, because mail programs drop style sheets. The order is fixed, because a mail that is sent again
 /// must have the same bytes.

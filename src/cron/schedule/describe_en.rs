@@ -9,17 +9,7 @@ use crate::text::time_expression::ranges;
 const UNITS: [&str; 5] = ["day", "hour", "minute", "second", "millisecond"];
 const WEEKDAYS: [&str; 7] = ["Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"];
 const MONTHS: [&str; 12] = [
-    "January",
-    "February",
-    "March",
-    "April",
-    "May",
-    "June",
-    "July",
-    "August",
-    "September",
-    "October",
-    "November",
+    "January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November",
     "December",
 ];
 const NTH: [&str; 5] = ["first", "second", "third", "fourth", "fifth"];

@@ -9,15 +9,8 @@ use super::Schedule;
 use super::cron_pattern::CronPattern;
 
 const ZONES: &[&str] = &[
-    "UTC",
-    "America/New_York",
-    "America/Santiago",
-    "Europe/Berlin",
-    "Europe/London",
-    "Australia/Lord_Howe",
-    "Asia/Kathmandu",
-    "Africa/Casablanca",
-    "Pacific/Apia",
+    "UTC", "America/New_York", "America/Santiago", "Europe/Berlin", "Europe/London", "Australia/Lord_Howe",
+    "Asia/Kathmandu", "Africa/Casablanca", "Pacific/Apia",
 ];
 
 fn field(min: u32, max: u32) -> BoxedStrategy<String> {

@@ -208,18 +208,8 @@ impl Quirks {
 
 /// Phrases of services for a part of a request that they do not know or accept.
 const UNKNOWN: &[&str] = &[
-    "not support",
-    "n't support",
-    "unsupported",
-    "unknown",
-    "unrecognized",
-    "unrecognised",
-    "not permitted",
-    "not allowed",
-    "unexpected",
-    "extra_forbidden",
-    "additional propert",
-    "is not one of",
+    "not support", "n't support", "unsupported", "unknown", "unrecognized", "unrecognised", "not permitted",
+    "not allowed", "unexpected", "extra_forbidden", "additional propert", "is not one of",
 ];
 
 /// Phrases of services for a part that a request lacks.

@@ -146,13 +146,8 @@ mod tests {
             ),
             (
                 &[
-                    "http://h",
-                    "http://h/",
-                    "http://h/v1",
-                    "http://h/v1/",
-                    "http://h/v1/messages",
-                    "http://h/v1/messages/",
-                    "http://h/v1/models",
+                    "http://h", "http://h/", "http://h/v1", "http://h/v1/", "http://h/v1/messages",
+                    "http://h/v1/messages/", "http://h/v1/models",
                 ],
                 Anthropic,
                 "http://h/v1/messages",

@@ -220,16 +220,8 @@ impl ErrorBody {
     /// Returns true if the conversation is too long. Services share no error code for that, so this compares their phrases.
     fn is_context_too_long(&self, status: u16) -> bool {
         const PHRASES: [&str; 11] = [
-            "context length",
-            "context window",
-            "context size",
-            "maximum context",
-            "context_length",
-            "prompt is too long",
-            "input is too long",
-            "too many tokens",
-            "range of input length",
-            "input token count",
+            "context length", "context window", "context size", "maximum context", "context_length",
+            "prompt is too long", "input is too long", "too many tokens", "range of input length", "input token count",
             "exceed context limit",
         ];
         if [&self.code, &self.type_].iter().any(|word| word.contains("context_length") || word.contains("context_size"))

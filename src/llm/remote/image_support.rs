@@ -53,48 +53,17 @@ impl ImageObjection {
     fn in_words(words: &str) -> Option<Self> {
         /// Phrases about images, or about content parts in place of plain text.
         const TOPIC: [&str; 10] = [
-            "image",
-            "multimodal",
-            "multi-modal",
-            "vision",
-            "content.type",
-            "must be a string",
-            "expected a string",
-            "be a valid string",
-            "图片",
-            "图像",
+            "image", "multimodal", "multi-modal", "vision", "content.type", "must be a string", "expected a string",
+            "be a valid string", "图片", "图像",
         ];
         const THESE: [&str; 12] = [
-            "too large",
-            "too big",
-            "exceed",
-            "dimension",
-            "pixel",
-            "format",
-            "could not process",
-            "unable to process",
-            "decode",
-            "corrupt",
-            "invalid image",
-            "image data",
+            "too large", "too big", "exceed", "dimension", "pixel", "format", "could not process", "unable to process",
+            "decode", "corrupt", "invalid image", "image data",
         ];
         const ANY: [&str; 16] = [
-            "not support",
-            "n't support",
-            "unsupported",
-            "only supported",
-            "no endpoints",
-            "unknown variant",
-            "not enabled",
-            "at most 0",
-            "not a multi",
-            "not multi",
-            "must be one of",
-            "string",
-            "content.type",
-            "mmproj",
-            "not allowed",
-            "data required for image",
+            "not support", "n't support", "unsupported", "only supported", "no endpoints", "unknown variant",
+            "not enabled", "at most 0", "not a multi", "not multi", "must be one of", "string", "content.type",
+            "mmproj", "not allowed", "data required for image",
         ];
         let says = |phrases: &[&str]| phrases.iter().any(|phrase| words.contains(phrase));
         if !says(&TOPIC) {

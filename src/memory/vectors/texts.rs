@@ -16,13 +16,7 @@ pub(super) const RETRY_CHARS: usize = 400;
 /// Unrelated texts, by [`class`]. They show how similar a model finds unrelated texts.
 pub(super) const UNRELATED: [[&str; 8]; 4] = [
     [
-        "good morning",
-        "what next?",
-        "one more time",
-        "tell me more",
-        "are you there?",
-        "that is funny",
-        "go on",
+        "good morning", "what next?", "one more time", "tell me more", "are you there?", "that is funny", "go on",
         "any news?",
     ],
     [

@@ -59,25 +59,8 @@ fn without_signature(text: &str) -> &str {
 
 /// All commands, including those of the terminal.
 pub const COMMANDS: [&str; 19] = [
-    "agent",
-    "approve",
-    "checkpoint",
-    "cost",
-    "cron",
-    "deny",
-    "forget",
-    "help",
-    "history",
-    "mcp",
-    "memory",
-    "model",
-    "new",
-    "restore",
-    "session",
-    "skills",
-    "status",
-    "stop",
-    "tools",
+    "agent", "approve", "checkpoint", "cost", "cron", "deny", "forget", "help", "history", "mcp", "memory", "model",
+    "new", "restore", "session", "skills", "status", "stop", "tools",
 ];
 /// Commands that only a terminal has. The terminal runs some of them itself.
 pub const TERMINAL_COMMANDS: [&str; 8] = ["add", "clear", "drop", "exit", "files", "history", "quit", "thinking"];

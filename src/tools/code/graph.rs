@@ -22,27 +22,8 @@ const VAGUE: f64 = 0.1;
 const SHORT: usize = 3;
 /// Names that usually refer to the language or its library, even if a file defines the same name.
 const OF_LANGUAGES: &[&str] = &[
-    "Some",
-    "None",
-    "Ok",
-    "Err",
-    "Option",
-    "Result",
-    "Default",
-    "Self",
-    "Vec",
-    "Box",
-    "String",
-    "Path",
-    "Duration",
-    "Error",
-    "Value",
-    "Object",
-    "Array",
-    "List",
-    "Map",
-    "Promise",
-    "Exception",
+    "Some", "None", "Ok", "Err", "Option", "Result", "Default", "Self", "Vec", "Box", "String", "Path", "Duration",
+    "Error", "Value", "Object", "Array", "List", "Map", "Promise", "Exception",
 ];
 /// The part of a file's rank that its definitions share, whether they are used or not.
 const OWN_SHARE: f64 = 0.05;

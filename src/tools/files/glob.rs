@@ -246,19 +246,8 @@ mod tests {
     fn fixture() -> ToolFixture {
         let fixture = ToolFixture::with_private(&ToolsConfig::default(), PrivateFolders::new(&["memory"]));
         let files = [
-            "top.rs",
-            "src/a.rs",
-            "src/b.txt",
-            "src/deep/c.rs",
-            "src/deep/er/d.rs",
-            "tests/e.rs",
-            ".github/ci.yml",
-            ".env",
-            "target/out.rs",
-            "src/x [1].md",
-            ".git/config",
-            "memory/m.rs",
-            ".daoyou/s.rs",
+            "top.rs", "src/a.rs", "src/b.txt", "src/deep/c.rs", "src/deep/er/d.rs", "tests/e.rs", ".github/ci.yml",
+            ".env", "target/out.rs", "src/x [1].md", ".git/config", "memory/m.rs", ".daoyou/s.rs",
         ];
         for (age, file) in files.iter().enumerate() {
             fs::create_dir_all(fixture.path(file).parent().unwrap()).unwrap();

@@ -12,32 +12,9 @@ const MAX_SYMBOLS: usize = 300;
 const NAME_CHARS: usize = 160;
 /// The symbol kinds, in the order of their numbers in the protocol, which start at 1.
 const KINDS: [&str; 26] = [
-    "file",
-    "module",
-    "namespace",
-    "package",
-    "class",
-    "method",
-    "property",
-    "field",
-    "constructor",
-    "enum",
-    "interface",
-    "function",
-    "variable",
-    "constant",
-    "string",
-    "number",
-    "boolean",
-    "array",
-    "object",
-    "key",
-    "null",
-    "enum member",
-    "struct",
-    "event",
-    "operator",
-    "type parameter",
+    "file", "module", "namespace", "package", "class", "method", "property", "field", "constructor", "enum",
+    "interface", "function", "variable", "constant", "string", "number", "boolean", "array", "object", "key", "null",
+    "enum member", "struct", "event", "operator", "type parameter",
 ];
 
 /// A symbol of a file.

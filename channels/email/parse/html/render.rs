@@ -279,23 +279,12 @@ enum ElementRole {
 impl ElementRole {
     fn classify(node: &HtmlNode) -> Self {
         const QUOTES: &[&str] = &[
-            "gmail_quote",
-            "gmail_quote_container",
-            "yahoo_quoted",
-            "protonmail_quote",
-            "qmbox",
-            "ntes-mailmaster-quote",
-            "tutanota_quote",
+            "gmail_quote", "gmail_quote_container", "yahoo_quoted", "protonmail_quote", "qmbox",
+            "ntes-mailmaster-quote", "tutanota_quote",
         ];
         const SIGNATURES: &[&str] = &[
-            "gmail_signature",
-            "moz-signature",
-            "protonmail_signature_block",
-            "apple-mail-signature",
-            "xm_compose_sign",
-            "xmail_signature",
-            "foxmail_signature",
-            "ntes-mailmaster-signature",
+            "gmail_signature", "moz-signature", "protonmail_signature_block", "apple-mail-signature",
+            "xm_compose_sign", "xmail_signature", "foxmail_signature", "ntes-mailmaster-signature",
         ];
         let (id, class) = (node.attribute("id"), node.attribute("class"));
         let has_class = |names: &[&str]| class.split_whitespace().any(|name| names.contains(&name));

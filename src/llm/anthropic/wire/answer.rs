@@ -112,16 +112,8 @@ pub(in crate::llm) fn is_ping(piece: &str) -> bool {
 /// Returns true if an event that cannot be read is of an unknown type.
 pub(in crate::llm) fn is_unknown(piece: &str) -> bool {
     const KNOWN: [&str; 10] = [
-        "",
-        "message",
-        "message_start",
-        "content_block_start",
-        "content_block_delta",
-        "content_block_stop",
-        "message_delta",
-        "message_stop",
-        "ping",
-        "error",
+        "", "message", "message_start", "content_block_start", "content_block_delta", "content_block_stop",
+        "message_delta", "message_stop", "ping", "error",
     ];
     serde_json::from_str::<Head>(piece).is_ok_and(|head| !KNOWN.contains(&head.kind.as_str()))
 }

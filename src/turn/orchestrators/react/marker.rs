@@ -119,15 +119,8 @@ mod tests {
     #[test]
     fn other_lines_have_no_marker() {
         for line in [
-            "Thoughts on this: x",
-            "Actions: x",
-            "action: x",
-            "The Action: x",
-            "I think",
-            "Final",
-            "Final Answers",
-            "行为：x",
-            "{\"Action\": 1}",
+            "Thoughts on this: x", "Actions: x", "action: x", "The Action: x", "I think", "Final", "Final Answers",
+            "行为：x", "{\"Action\": 1}",
         ] {
             let whole = read(&format!("{line}\n"));
             assert_eq!(whole, MarkerMatch::No, "{line}");
