@@ -17,15 +17,15 @@ pub struct SessionKey(String);
 
 impl SessionKey {
     /// The rule of [`SessionKey::is_valid_choice`] in words.
-    pub const RULE: &str = "a key has 1 to 200 characters without spaces, such as cli:work; . and .. are no keys";
+    pub const RULE: &str = "a key is one line of 1 to 1200 characters, such as cli:work, without spaces at its ends; \
+                            . and .. are no keys";
 
-    /// Returns true if a person may choose `key` for a session. The keys of chats may break this rule.
+    /// Returns true if a person may choose `key` for a session. The keys of all chats follow this rule: the longest one has the name
+    /// of a webhook, a chat and an escaped sender.
     pub fn is_valid_choice(key: &str) -> bool {
         // Browsers would leave out dots in the path of a request.
         let is_dots = matches!(key, "." | "..");
-        (1..=200).contains(&key.chars().count())
-            && !is_dots
-            && !key.chars().any(|c| c.is_whitespace() || c.is_control())
+        (1..=1_200).contains(&key.chars().count()) && !is_dots && key.trim() == key && !key.contains(char::is_control)
     }
 
     /// Returns the key of `chat_id` on `channel`.

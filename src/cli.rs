@@ -415,8 +415,8 @@ mod tests {
         for (line, part) in [
             (&["agent", "-m", "x", "--session", ""][..], "is empty"),
             (&["chat", "--session", " a"], SessionKey::RULE),
-            (&["chat", "--session", "webhook:in:a b"], SessionKey::RULE),
-            (&["agent", "-m", "x", "--session", &"k".repeat(201)], SessionKey::RULE),
+            (&["chat", "--session", "webhook:in:a\nb"], SessionKey::RULE),
+            (&["agent", "-m", "x", "--session", &"k".repeat(1_201)], SessionKey::RULE),
             (&["cron", "add", "--prompt", "x", "--every", "1h", "--session", ""], "is empty"),
             (&["memory", "show", "abc"], "is a number"),
             (&["memory", "forget", "a"], "is a number"),
@@ -425,11 +425,14 @@ mod tests {
             let wrong = Cli::try_parse_from([&["daoyou"], line].concat()).err().map(|error| error.to_string());
             assert!(wrong.as_ref().is_some_and(|wrong| wrong.contains(part)), "{line:?}: {wrong:?}");
         }
-        // Sessions of chats may have any key; they can be read, exported and cleared.
-        for command in ["show", "export", "clear"] {
-            assert!(Cli::try_parse_from(["daoyou", "sessions", command, "webhook:in:a b"]).is_ok(), "{command}");
+        // The longest key: the name of a webhook, a chat and a sender, whose colons are escaped.
+        let longest = ["webhook", &"n".repeat(64), &"道 ".repeat(128), &"%3A".repeat(256)].join(":");
+        for key in ["webhook:in:a b", longest.as_str()] {
+            assert!(Cli::try_parse_from(["daoyou", "chat", "--session", key]).is_ok(), "{key}");
+            for command in ["show", "export", "clear"] {
+                assert!(Cli::try_parse_from(["daoyou", "sessions", command, key]).is_ok(), "{command}");
+            }
         }
-        assert!(Cli::try_parse_from(["daoyou", "chat", "--session", &"道".repeat(200)]).is_ok());
     }
 
     #[test]

@@ -182,3 +182,19 @@ async fn conversations_are_reset_by_time_and_silence() {
         gateway.stop().await;
     }
 }
+
+/// Any key of a webhook's chat is one for `--session`, however long it is and with spaces in it.
+#[tokio::test(flavor = "multi_thread")]
+async fn commands_take_the_keys_of_all_chats() {
+    let model = Model::start().await;
+    let gateway = Gateway::start(Setup::scripted(&model)).await;
+    for chat in ["the daily report", &"道 x".repeat(80)] {
+        gateway.ask("in", chat, "hello").await;
+        let key = format!("webhook:in:{chat}");
+        let ran = gateway.run(&["agent", "-m", "go on", "--session", &key]).await;
+        assert_eq!((ran.code, ran.stdout.as_str()), (Some(0), "echo: go on\n"), "{ran:?}");
+        assert_eq!(listed_session(&gateway, &key).await["session"], json!(key));
+        let begun = gateway.run(&["cron", "add", "--every", "2h", "--prompt", "x", "--session", &key]).await;
+        assert_eq!(begun.code, Some(0), "{begun:?}");
+    }
+}

@@ -89,6 +89,7 @@ async fn unauthenticated_posts_are_refused_before_anything_is_written() {
         ("named", json!({"content": "hi", "sender": "bob"}), 403),
         ("nowhere", json!({"content": "hi"}), 404),
         ("named", json!({"sender": "ann"}), 422),
+        ("named", json!({"content": "hi", "sender": "ann", "chat_id": "a "}), 422),
         ("named", json!({"content": "hi", "sender": "ann"}), 202),
     ] {
         let answered = bare(hook, body).await.expect("an answer");

@@ -190,6 +190,9 @@ pub fn check_name(what: &str, text: &str) -> Result<(), HttpError> {
     if text.contains(char::is_control) {
         return Err(HttpError::unprocessable(format!("{what} holds control characters")));
     }
+    if text.trim() != text {
+        return Err(HttpError::unprocessable(format!("{what} begins or ends with a space")));
+    }
     Ok(())
 }
 
@@ -219,19 +222,19 @@ mod tests {
         notice.context.notice = Some("approval".to_owned());
         let mut of_job = question.clone();
         of_job.context.job = Some("news".to_owned());
-        let turn = json!(message.turn);
-        for (message, in_reply_to, is_question, notice) in [
-            (&message, json!(null), json!(null), json!(null)),
         let mut report = reply.clone();
         (report.context.is_follow_up, report.metadata) =
             (true, [(EXTERNAL_ID.to_owned(), json!("order-1"))].into_iter().collect());
+        let turn = json!(message.turn);
+        for (message, in_reply_to, is_question, notice) in [
+            (&message, json!(null), json!(null), json!(null)),
             (&reply, json!(Uuid::from_u128(1)), json!(null), json!(null)),
             (&question, turn.clone(), json!(true), json!(null)),
             (&of_job, json!(null), json!(true), json!(null)),
+            (&report, json!(null), json!(null), json!(null)),
             (&notice, turn, json!(null), json!("approval")),
         ] {
             let data = serde_json::to_value(CallbackBody::from(message)).unwrap()["data"].take();
-            (&report, json!(null), json!(null), json!(null)),
             assert_eq!(
                 (&data["in_reply_to"], &data["question"], &data["notice"], &data["external_id"]),
                 (&in_reply_to, &is_question, &notice, &json!(null))
@@ -250,6 +253,7 @@ mod tests {
             (r#"{"content":"x","chat_id":["a"]}"#, "\"chat_id\" is not a string"),
             (r#"{"content":"x","sender":""}"#, "\"sender\" is empty"),
             (r#"{"content":"x","id":"a\nb"}"#, "control characters"),
+            (r#"{"content":"x","chat_id":"a "}"#, "\"chat_id\" begins or ends with a space"),
             (long.as_str(), "longer than 256"),
         ];
         for (body, words) in table {

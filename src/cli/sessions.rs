@@ -94,7 +94,7 @@ pub enum ExportFormat {
     Md,
 }
 
-/// Parses the key of a session to write to. Commands that read or clear a session accept any key.
+/// Parses the key of a session to write to. Commands that read or clear a session accept any text.
 pub(super) fn session_key(text: &str) -> Result<String, String> {
     match text {
         "" => Err("the key of a session is empty; leave the option out, or name one such as cli:work".to_owned()),

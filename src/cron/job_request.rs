@@ -23,7 +23,7 @@ use crate::text::truncate;
 
 /// The longest prompt or message, in characters.
 const MAX_TASK: usize = 32_000;
-/// The longest name of a chat, a session or a model, in characters.
+/// The longest name of a chat or a model, in characters.
 const MAX_KEY: usize = 300;
 /// The longest part of an invalid key that an error repeats, in characters.
 const MAX_SHOWN: usize = 40;
@@ -314,11 +314,9 @@ impl JobRequest {
         if place.maker.trust != Trust::Owner {
             return invalid("only the owner names another session; \"this\" is the one of this chat");
         }
-        if is_invalid_key(key) {
-            return invalid(format!(
-                "session: {:?} is no key; one line such as cli:direct, at most {MAX_KEY} characters",
-                truncate(key, MAX_SHOWN)
-            ));
+        if !SessionKey::is_valid_choice(key) {
+            let shown = truncate(key, MAX_SHOWN);
+            return invalid(format!("session: {shown:?} is no key; {}", SessionKey::RULE));
         }
         Ok(Some(SessionKey::from(key.as_str())))
     }

@@ -84,7 +84,7 @@ async fn a_fork_is_a_separate_session() {
         for taken in ["fork:1", SESSION] {
             assert_eq!(fork(connection, &point, taken).unwrap_err().code(), "exists");
         }
-        for bad in ["", "a b", "a\nb", &"x".repeat(201)] {
+        for bad in ["", "a ", "a\nb", &"x".repeat(1_201)] {
             assert_eq!(fork(connection, &point, bad).unwrap_err().code(), "invalid", "{bad:?}");
         }
         // A copied turn is a checkpoint of the fork; a turn that was not copied is none.

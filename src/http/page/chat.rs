@@ -26,8 +26,7 @@ use crate::store::{Connection, Durability, StoreError, checkpoints, inbox, messa
 
 /// The longest message, in bytes: the default limit of a webhook.
 const MAX_MESSAGE: usize = 2_000_000;
-/// The longest key of a session and the longest title, in characters.
-const MAX_SESSION: usize = 200;
+/// The longest title, in characters.
 const MAX_TITLE: usize = 120;
 /// The most files of a message.
 const MAX_FILES: usize = 20;
@@ -238,9 +237,9 @@ fn message_of(principal: &Principal, session: Option<&str>, text: &str) -> Resul
             format!("{PAGE_CHANNEL}:{}{chat}", principal.chat_prefix())
         }
     };
-    if !is_chat_key(&session) || session.chars().count() > MAX_SESSION || session.chars().any(char::is_control) {
-        let message =
-            format!("session: {PAGE_CHANNEL}:NAME, or the key of a session, of at most {MAX_SESSION} characters");
+    if !is_chat_key(&session) || !SessionKey::is_valid_choice(&session) {
+        let rule = SessionKey::RULE;
+        let message = format!("session: {PAGE_CHANNEL}:NAME, or the key of a session; {rule}");
         return Err(HttpError::unprocessable(message));
     }
     if !principal.may_use(&session) {
@@ -341,7 +340,7 @@ mod tests {
             ("page:", 422),
             ("direct", 422),
             ("page:bob.a\nb", 422),
-            (&format!("page:bob.{}", "x".repeat(200)), 422),
+            (&format!("page:bob.{}", "x".repeat(1_200)), 422),
         ] {
             let found = message_of(&bob, Some(session), "hi").map_or_else(|error| error.status.as_u16(), |_| 0);
             assert_eq!(found, status, "{session:?}");

@@ -19,8 +19,6 @@ use crate::text::{plain_line, truncate};
 
 /// The maximum size of a message, in bytes. It equals the default limit of a webhook.
 const MAX_MESSAGE: usize = 2_000_000;
-/// The maximum length of a session's name, in characters.
-const MAX_SESSION: usize = 200;
 /// The maximum length of a text in a result, in characters.
 const MAX_RESULT: usize = 200_000;
 /// The maximum number of messages before the reply that a result contains.
@@ -58,8 +56,8 @@ impl AskSession {
     /// States why the name is invalid.
     pub(super) fn named(name: &str) -> Result<Self, String> {
         let name = name.trim();
-        if name.is_empty() || name.chars().count() > MAX_SESSION || name.chars().any(char::is_control) {
-            return Err(format!("session: one line of 1 to {MAX_SESSION} characters"));
+        if !SessionKey::is_valid_choice(name) {
+            return Err(format!("session: {}", SessionKey::RULE));
         }
         if name.split_once(':').is_some_and(|(channel, chat)| channel.is_empty() || chat.is_empty()) {
             return Err("session: a name, or a key such as cli:direct, with a channel and a chat".to_owned());
@@ -258,7 +256,7 @@ mod tests {
             (":direct", None),
             ("", None),
             ("a\nb", None),
-            (&"x".repeat(201), None),
+            (&"x".repeat(1_201), None),
         ] {
             let session = AskSession::named(name).ok();
             let found = session.as_ref().map(|session| (session.key.as_str(), session.chat_id.as_str()));
