@@ -62,7 +62,8 @@ async fn a_job_run_fires_once_at_every_crash_point() {
         let (model, sink) = model_and_sink().await;
         let mut gateway = stopped_gateway(&model, &sink);
         let job = add(&gateway, "once", &["--at", "in 2s", "--prompt", "now at {{ time }}", "--keep"]).await;
-        gateway.crash_at(point).up().await;
+        // The run may come due before the gateway is ready.
+        gateway.crash_at(point).spawn();
         gateway.wait_crash().await;
         gateway.recover().await;
         sink.wait_posts(1).await;

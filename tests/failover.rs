@@ -149,12 +149,13 @@ async fn the_circuit_breaker_pauses_a_failing_service() {
     let kept = gateway.accept("in", &Message::new("kept").chat("c")).await;
     gateway.wait_status(&kept, "waiting").await;
     assert_eq!(model.count(), 6, "it is not even asked");
-    let models = gateway.json(&["models"]).await;
+    // The pause of the breaker must not end meanwhile.
+    let (models, status, lines) =
+        tokio::join!(gateway.json(&["models"]), gateway.json(&["status"]), gateway.run(&["status"]));
     let row = models["providers"].as_array().unwrap().iter().find(|row| row["name"] == "scripted").unwrap().clone();
     assert_eq!(row["circuit"], "open", "{row}");
-    let status = gateway.json(&["status"]).await;
     assert_eq!((&status["queues"]["waiting"], &status["ready"]), (&json!(1), &json!(true)), "{status}");
-    let lines = gateway.run(&["status"]).await.stdout;
+    let lines = lines.stdout;
     assert!(
         lines.contains("for scripted, for ")
             && lines.contains("is not asked for the next ")
@@ -184,7 +185,7 @@ async fn a_waiting_message_survives_a_kill_and_is_answered_once() {
     let (port, other) = (Port::claim(), Model::start().await);
     let setup = provider(setup(port.number), "other", port_of(&other)).hook(Hook::bearer("in").callback(&sink));
     let mut gateway = Gateway::start(setup.hook(Hook::bearer("well").set("model", "other/m"))).await;
-    let waited = gateway.post("in", "?wait=2", &Message::new("first").chat("c").id("m1")).await;
+    let waited = gateway.post("in", "?wait=6", &Message::new("first").chat("c").id("m1")).await;
     assert_eq!((waited.status, waited.text("status")), (202, "waiting"), "{waited:?}");
     let first = waited.text("id").to_owned();
     let second = gateway.accept("in", &Message::new("second").chat("c")).await;
@@ -253,7 +254,7 @@ async fn a_waiting_turn_is_retried_after_another_answer_or_stopped() {
 async fn an_expired_wait_is_given_up_and_can_be_revived() {
     let port = Port::claim();
     let gateway = Gateway::start(
-        setup(port.number).set("agent.turn_timeout", "1s").set("agent.wait_for_model", "3s").set("agent.locale", "zh"),
+        setup(port.number).set("agent.turn_timeout", "4s").set("agent.wait_for_model", "5s").set("agent.locale", "zh"),
     )
     .await;
     let began = Instant::now();
@@ -262,12 +263,12 @@ async fn an_expired_wait_is_given_up_and_can_be_revived() {
     assert_eq!((dead.text("status"), &dead.body["error"]["code"]), ("dead", &json!("llm_unavailable")), "{dead:?}");
     let reply = dead.text("reply");
     assert!(
-        reply.starts_with("3s 内一直没有可用的模型服务")
+        reply.starts_with("5s 内一直没有可用的模型服务")
             && reply.contains(&id)
             && reply.contains("it cannot be reached"),
         "{reply}"
     );
-    assert!(began.elapsed() >= Duration::from_secs(3));
+    assert!(began.elapsed() >= Duration::from_secs(5));
     let queue = gateway.run(&["queue", "list"]).await.stdout;
     assert!(queue.contains(&id[..8]), "{queue}");
 
@@ -374,14 +375,16 @@ async fn an_oversized_conversation_is_shortened_and_answered() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_retry_after_date_is_honoured() {
     let model = Model::start().await;
-    let date = jiff::Timestamp::now() + Duration::from_secs(3);
-    let date = jiff::fmt::rfc2822::DateTimePrinter::new().timestamp_to_rfc9110_string(&date).unwrap();
-    model.nth(1, Reply::status(429).retry_after(&date));
+    model.script(|asked| {
+        let date = jiff::Timestamp::now() + Duration::from_secs(3);
+        let date = jiff::fmt::rfc2822::DateTimePrinter::new().timestamp_to_rfc9110_string(&date).unwrap();
+        (asked.n == 1).then(|| Reply::status(429).retry_after(&date))
+    });
     let gateway = Gateway::start(setup(port_of(&model)).set("providers.scripted.retries", 1)).await;
     let began = Instant::now();
     assert_eq!(gateway.ask("in", "c", "hello").await, "echo: hello");
-    // The date has whole seconds, and some time passed before the first request.
-    assert!(began.elapsed() >= Duration::from_millis(300) && model.count() == 2, "{:?}", began.elapsed());
+    // The date has whole seconds.
+    assert!(began.elapsed() >= Duration::from_millis(1_900) && model.count() == 2, "{:?}", began.elapsed());
 }
 
 /// Waiting messages try new settings at once, even if their server could not list its models.

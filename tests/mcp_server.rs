@@ -9,6 +9,7 @@ use tokio::net::UnixStream;
 use tokio::process::{Child, ChildStdin, ChildStdout};
 
 use crate::support::gateway::http_client;
+use crate::support::invariants::open;
 use crate::support::{Gate, Gateway, Hook, Model, Reply, Setup, Sink, deadline, until};
 
 const OLD: &str = "2025-06-18";
@@ -217,6 +218,12 @@ async fn cancelled_requests_stop_their_turns_and_lost_connections_do_not() {
     })
     .await;
     client.send(&cancel("b")).await;
+    until("the queued turn to be cancelled", async || {
+        let marked = "SELECT count(*) FROM inbox WHERE cancel != 0";
+        let marked = open(&gateway.database()).ok()?.query_row(marked, [], |row| row.get::<_, i64>(0));
+        (marked == Ok(1)).then_some(())
+    })
+    .await;
     client.send(&cancel("a")).await;
     model.wait_disconnected(1).await;
     until("the end of both", async || (gateway.json(&["status"]).await["parts"]["inbound"] == 0).then_some(())).await;

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use crate::support::gateway::Message;
 use crate::support::invariants::Witness;
 use crate::support::model::{messages_of, texts_of};
+use crate::support::page::{PageClient, text_of};
 use crate::support::processes::{is_running, unique_sleep};
 use crate::support::requirements::bubblewrap_is_missing;
 use crate::support::{Gate, Gateway, Hook, Model, Reply, Setup, until};
@@ -183,11 +184,13 @@ async fn stop_keeps_the_streamed_part_of_an_answer() {
     let half = answer.find("The second").expect("it is there") + 1;
     model.on("tell", [Reply::text(answer).chunk_chars(1).stalls_after(half, &gate)]);
     let gateway = Gateway::start(setup(&model)).await;
+    let mut events = PageClient::login(&gateway, &gateway.token()).await.events("", None).await;
     let id = gateway.accept("in", &Message::new("tell").chat("c")).await;
-    gate.wait_arrived(1).await;
+    let mut shown = String::new();
+    while !shown.contains("The first half.") {
+        shown += &text_of(&[events.next().await]);
+    }
     let after = gateway.accept("in", &Message::new("after").chat("c")).await;
-    // Data in the socket is read while another turn runs to its end.
-    gateway.ask("in", "d", "meanwhile").await;
     gateway.ask("in", "c", "/stop").await;
     model.wait_disconnected(1).await;
     let reply = gateway.wait_done("in", &id).await.text("reply").to_owned();

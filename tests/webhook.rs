@@ -40,6 +40,7 @@ async fn a_reply_is_awaited_or_fetched_later() {
     let answered = gateway.post("in", "?wait=1", &Message::new("slow").chat("c1")).await;
     assert_eq!((answered.status, answered.text("status")), (202, "accepted"), "{answered:?}");
     let id = answered.text("id");
+    gate.wait_arrived(1).await;
     assert_eq!(gateway.state("in", id).await.text("status"), "running");
     gate.open();
     assert_eq!(gateway.wait_done("in", id).await.text("reply"), "at last");

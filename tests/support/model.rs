@@ -454,7 +454,7 @@ async fn pace(
     for (i, chunk) in chunks.into_iter().enumerate() {
         if reply.drop_after == Some(i) {
             // Leaves time for sent data, because hyper drops its buffer when a body fails.
-            tokio::time::sleep(Duration::from_millis(20)).await;
+            tokio::time::sleep(Duration::from_millis(200)).await;
             let cut = std::io::Error::new(std::io::ErrorKind::ConnectionReset, "scripted cut");
             return sender.send(Err(cut)).await;
         }
