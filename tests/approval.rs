@@ -136,7 +136,7 @@ async fn an_approval_survives_kills() {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_approval_expires_while_no_gateway_runs() {
     let model = obedient_model().await;
-    let mut gateway = Gateway::new(Setup::owned_by_boss(&model).set("approval.expires", "2s"));
+    let mut gateway = Gateway::new(Setup::owned_by_boss(&model).set("approval.expires", "8s"));
     gateway.crash_at("waiting_committed=run");
     gateway.up().await;
     let id = send(&gateway, "stranger", "c", "run").await;
@@ -146,7 +146,7 @@ async fn an_approval_expires_while_no_gateway_runs() {
     let expires: Timestamp = gateway.wait_approval().await["expires"].as_str().unwrap().parse().unwrap();
     until("its end", async || (Timestamp::now() > expires).then_some(())).await;
     gateway.up().await;
-    assert!(reply(&gateway, &id).await.contains("none came within 2s"));
+    assert!(reply(&gateway, &id).await.contains("none came within 8s"));
     assert_eq!((runs(&gateway), pending(&gateway).await.len()), (0, 0));
 }
 

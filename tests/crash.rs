@@ -158,7 +158,7 @@ async fn a_drain_finishes_running_turns_and_keeps_the_rest() {
     let (quick, stuck) = (Gate::new(), Gate::new());
     model.on("quick", [Reply::text("quick done").held_by(&quick)]);
     model.on("stuck", [Reply::text("stuck done").held_by(&stuck)]);
-    let setup = Setup::scripted(&model).set("gateway.drain_timeout", "1s");
+    let setup = Setup::scripted(&model).set("gateway.drain_timeout", "4s");
     let mut gateway = Gateway::start(setup).await;
     let finishes = gateway.accept("in", &Message::new("quick").chat("a")).await;
     let stays = gateway.accept("in", &Message::new("stuck").chat("b")).await;

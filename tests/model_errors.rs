@@ -52,7 +52,7 @@ async fn the_owner_alone_reads_the_words_of_a_refusal() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_failed_call_is_retried() {
     let model = Model::start().await;
-    let gateway = Gateway::start(Setup::scripted(&model).set("providers.scripted.idle_timeout", "300ms")).await;
+    let gateway = Gateway::start(Setup::scripted(&model).set("providers.scripted.idle_timeout", "3s")).await;
     let never = Gate::new();
     let lost = "data: {\"choices\":[{\"delta\":{\"content\":\"lost words\"}}]}\n\n";
     let inside = format!("{lost}data: {{\"error\":{{\"message\":\"overloaded\",\"type\":\"server_error\"}}}}\n\n");

@@ -46,8 +46,8 @@ fn half_answer() -> Reply {
 
 /// Returns faults that send nothing, only keep-alives, or too little, without end.
 fn silent_faults(never: &Gate) -> Vec<Fault> {
-    const SILENT: &str = "sent no data for 2s (idle_timeout)";
-    const LATE: &str = "not complete within 4s (timeout)";
+    const SILENT: &str = "sent no data for 4s (idle_timeout)";
+    const LATE: &str = "not complete within 9s (timeout)";
     let row = |name, reply, words| Fault { name, reply, code: "llm_timeout", words };
     vec![
         row("headers never come", Reply::hang(), SILENT),
@@ -166,7 +166,7 @@ async fn play_faults(model: &Model, faults: &[Fault], deadlines: (&str, &str)) {
 async fn a_silent_response_is_aborted_and_its_connection_closed() {
     let (model, never) = (Model::start().await, Gate::new());
     let faults = silent_faults(&never);
-    play_faults(&model, &faults, ("2s", "4s")).await;
+    play_faults(&model, &faults, ("4s", "9s")).await;
     model.wait_disconnected(faults.len()).await;
 }
 

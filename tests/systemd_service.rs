@@ -60,7 +60,7 @@ impl Manager {
 }
 
 fn served(setup: Setup, manager: &Manager) -> Setup {
-    setup.env("NOTIFY_SOCKET", manager.path().to_str().unwrap()).env("WATCHDOG_USEC", "800000")
+    setup.env("NOTIFY_SOCKET", manager.path().to_str().unwrap()).env("WATCHDOG_USEC", "4000000")
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -109,7 +109,7 @@ async fn a_stalled_store_stops_the_watchdog_notifications() {
     let message = Message::new("stand still");
     let answered = gateway.try_post("in", "", &message);
     let stuck = until("the watchdog to notice", async || {
-        gateway.logs().contains("the store's writer has not answered for 200ms").then_some(())
+        gateway.logs().contains("the store's writer has not answered for 1s").then_some(())
     });
     tokio::select! {
         answered = answered => panic!("the store took it: {answered:?}"),

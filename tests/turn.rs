@@ -230,12 +230,12 @@ async fn a_turn_ends_at_its_timeout() {
     let model = Model::start().await;
     model.on("hang", [Reply::hang()]);
     model.on("sleep", [Reply::tool("exec", &json!({"command": "echo begun; sleep 1000"}))]);
-    let gateway = Gateway::start(Setup::scripted(&model).set("agent.turn_timeout", "700ms")).await;
+    let gateway = Gateway::start(Setup::scripted(&model).set("agent.turn_timeout", "4s")).await;
     for text in ["hang", "sleep"] {
         let id = gateway.accept("in", &Message::new(text).chat(text)).await;
         let behind = gateway.accept("in", &Message::new("behind").chat(text)).await;
         let state = gateway.wait_done("in", &id).await;
-        assert_eq!(state.text("reply"), "I stopped because this took longer than 700ms.");
+        assert_eq!(state.text("reply"), "I stopped because this took longer than 4s.");
         assert_eq!(state.body["error"]["code"], "turn_timeout");
         assert_eq!(gateway.wait_done("in", &behind).await.text("reply"), "echo: behind");
     }

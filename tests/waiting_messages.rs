@@ -3,7 +3,6 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 use futures_util::future::join_all;
 use serde_json::{Value, json};
@@ -12,7 +11,7 @@ use tokio::task::block_in_place;
 use crate::support::gateway::Message;
 use crate::support::invariants::{Journal, Witness, check, wait_settled};
 use crate::support::pty::Terminal;
-use crate::support::{Gateway, Hook, Model, Reply, Setup, Sink, until};
+use crate::support::{Gateway, Hook, Model, Reply, Setup, Sink, deadline, until};
 
 /// Text that no sender may read.
 const RAW: &str = "raw words from 10.1.2.3";
@@ -48,7 +47,7 @@ async fn messages_wait_while_the_api_key_is_refused_until_a_reload() {
     let is_bad = fail_while(&model, Reply::status(401).saying(RAW));
     let hook = Hook::bearer("in").callback(&sink);
     let mut gateway = Gateway::start(setup(&model).hook(hook).set("owner.notify", "webhook:in:owner")).await;
-    let waited = gateway.post("in", "?wait=3", &Message::new("one").chat("a")).await;
+    let waited = gateway.post("in", "?wait=6", &Message::new("one").chat("a")).await;
     assert_eq!((waited.status, waited.text("status")), (202, "waiting"), "{waited:?}");
     let one = waited.text("id").to_owned();
     let two = gateway.accept("in", &Message::new("two").chat("b")).await;
@@ -230,16 +229,17 @@ async fn temporary_provider_faults_are_waited_out_beyond_the_turn_timeout() {
     let faults = [
         ("402", 2, Reply::status(402).saying(RAW), "has no credit left"),
         ("quota", 2, Reply::status(400).saying(&format!("{RAW}: credit balance is too low")), "has no credit left"),
-        ("500", 3, Reply::status(500).saying(RAW), "reports an error"),
-        ("429", 3, Reply::status(429).saying(RAW), "takes no more requests"),
-        ("inside", 3, Reply::events([broken.as_str()]), "reports an error"),
-        ("quota inside", 3, Reply::events([quota.as_str()]), "reports an error"),
+        ("500", 4, Reply::status(500).saying(RAW), "reports an error"),
+        ("429", 4, Reply::status(429).saying(RAW), "takes no more requests"),
+        ("inside", 4, Reply::events([broken.as_str()]), "reports an error"),
+        ("quota inside", 4, Reply::events([quota.as_str()]), "reports an error"),
     ];
-    // These attempts take at least 1.5 s: half a second before the second attempt, one second before the third, and five for an account.
+    // These attempts take at least 3.5 s: half a second before the second, one before the third, two before the fourth.
+    // Those for an account wait five seconds.
     join_all(faults.into_iter().map(async |(name, tries, fault, words)| {
         let model = Model::start().await;
         let is_bad = fail_while(&model, fault);
-        let setup = setup(&model).set("agent.turn_timeout", "1s").set("agent.wait_for_model", "0s");
+        let setup = setup(&model).set("agent.turn_timeout", "3s").set("agent.wait_for_model", "0s");
         let gateway = Gateway::start(setup).await;
         let id = gateway.accept("in", &Message::new("hello").chat("c")).await;
         until("longer than a turn may take", async || (model.count() >= tries).then_some(())).await;
@@ -322,7 +322,7 @@ async fn agent_exits_76_when_its_wait_expires() {
     let model = Model::start().await;
     let is_bad = fail_while(&model, Reply::status(401));
     let gateway = Gateway::start(setup(&model)).await;
-    let ran = gateway.run(&["agent", "-m", "hello", "--timeout", "2s", "--json"]).await;
+    let ran = gateway.run(&["agent", "-m", "hello", "--timeout", "6s", "--json"]).await;
     let printed: Value = serde_json::from_str(&ran.stdout).unwrap_or_default();
     assert_eq!((ran.code, &printed["error"]["code"]), (Some(76), &json!("timeout")), "{ran:?}");
     let id = printed["id"].as_str().unwrap_or_default();
@@ -379,7 +379,7 @@ async fn readyz_is_503_until_every_channel_has_started() {
         let url = gateway.url("/readyz");
         let client = gateway.client.clone();
         let mut codes = Vec::new();
-        tokio::time::timeout(Duration::from_secs(30), async {
+        deadline("20 answers of a ready gateway", async {
             while codes.iter().filter(|code| **code == 200).count() < 20 {
                 match client.get(&url).send().await {
                     Ok(answer) => {
@@ -392,8 +392,7 @@ async fn readyz_is_503_until_every_channel_has_started() {
                 }
             }
         })
-        .await
-        .expect("it becomes ready");
+        .await;
         let first = codes.iter().position(|code| *code == 200).unwrap();
         assert!(codes[first..].iter().all(|code| *code == 200), "{codes:?}");
         gateway.wait_ready().await;

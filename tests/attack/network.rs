@@ -413,6 +413,6 @@ async fn a_start_right_after_a_kill_acquires_the_lock() {
     let took = start.elapsed();
     assert_eq!(second.code, Some(75), "{second:?}");
     assert!(second.stderr.contains(&format!("(pid {})", gateway.pid())), "{second:?}");
-    assert!(took > Duration::from_millis(1_900) && took < Duration::from_secs(4), "after {took:?}");
+    assert!(took > Duration::from_millis(1_900) && took < Duration::from_secs(20), "after {took:?}");
     gateway.ask("in", "c", "still there?").await;
 }
