@@ -353,13 +353,13 @@ mod tests {
         let away = TcpListener::bind("127.0.0.1:0").map(|gone| gone.local_addr().unwrap()).unwrap();
         // The first two do not answer in time. The last one has answered; what follows its status does not matter.
         let stalled = "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n";
-        for (url, expected) in [
-            (receiver(""), "unknown"),
-            (receiver("HTTP/1.1 2"), "unknown"),
-            (format!("http://{away}/?token=hush"), "retry"),
-            (receiver(stalled), "sent"),
+        for (url, millis, expected) in [
+            (receiver(""), 100, "unknown"),
+            (receiver("HTTP/1.1 2"), 100, "unknown"),
+            (format!("http://{away}/?token=hush"), 3_000, "retry"),
+            (receiver(stalled), 3_000, "sent"),
         ] {
-            let callback = Callback::with_timeout(&url, None, Duration::from_millis(100)).unwrap();
+            let callback = Callback::with_timeout(&url, None, Duration::from_millis(millis)).unwrap();
             let outcome = callback.post(Uuid::nil(), b"{}".to_vec()).await;
             let seen = match &outcome {
                 Ok(_) => "sent",

@@ -26,7 +26,7 @@ struct Running {
 }
 
 fn short() -> ServerLimits {
-    let (brief, long) = (Duration::from_millis(100), PATIENCE);
+    let (brief, long) = (Duration::from_millis(300), PATIENCE);
     ServerLimits {
         header: brief,
         body: brief,
@@ -153,7 +153,7 @@ async fn slow_clients_get_408_and_are_closed() {
     let half = "x".repeat(16 << 10);
     let got =
         server.exchange(&format!("POST /proven HTTP/1.1\nHost: localhost\nContent-Length: 99999\n\n{half}")).await;
-    assert!(got.starts_with("HTTP/1.1 408") && got.contains("the body did not arrive within 1.1s"), "{got}");
+    assert!(got.starts_with("HTTP/1.1 408") && got.contains("the body did not arrive within 1.3s"), "{got}");
     // The second request of a connection has its own deadline, which begins with its first byte.
     let mut second = server.open("GET / HTTP/1.1\nHost: localhost\n\n").await;
     until(&mut second, "hello").await;
@@ -176,7 +176,7 @@ async fn a_client_that_stops_reading_is_closed_and_an_idle_stream_is_not() {
     drop(stalled.read_to_end(&mut received).await);
     assert!(received.len() < 64 << 20, "cut off in the middle");
     // The stream is still open long after all deadlines.
-    let more = tokio::time::timeout(Duration::from_millis(300), waiting.read_u8()).await;
+    let more = tokio::time::timeout(Duration::from_secs(1), waiting.read_u8()).await;
     assert!(more.is_err(), "{more:?}");
 }
 

@@ -29,7 +29,7 @@ use crate::text::Language;
 
 const ROOT: &str = "<root@example.org>";
 const LONG: Duration = Duration::from_secs(60);
-const SHORT: Duration = Duration::from_millis(200);
+const SHORT: Duration = Duration::from_secs(1);
 const PATIENT: SmtpTimeouts = SmtpTimeouts { connect: LONG, command: LONG, login: LONG, reply: LONG, idle: LONG };
 
 fn config(server: &ScriptedServer, change: impl FnOnce(&mut EmailConfig)) -> EmailConfig {
@@ -95,7 +95,7 @@ async fn the_server_reply_decides_the_outcome_of_a_mail() {
         ("greeting", Reply("554 no service for you"), PATIENT, "retry", "554 no service for you"),
         ("greeting", Reply("421 busy"), PATIENT, "retry", "421 busy"),
         ("greeting", Drop, PATIENT, "retry", "no session"),
-        ("greeting", Hang, hasty, "retry", "nothing came for 0.2 s"),
+        ("greeting", Hang, hasty, "retry", "nothing came for 1 s"),
         ("greeting", Reply("HTTP/1.1 400 Bad Request"), PATIENT, "retry", "no session"),
         ("AUTH", Reply("535 5.7.8 wrong password"), PATIENT, "held", "login refused: 535 5.7.8 wrong password"),
         (
@@ -105,7 +105,7 @@ async fn the_server_reply_decides_the_outcome_of_a_mail() {
             "held",
             "login refused: 500 unknown: AUTH PLAIN (hidden)",
         ),
-        ("AUTH", Hang, hasty, "held", "the server does not answer the login: nothing came for 0.2 s"),
+        ("AUTH", Hang, hasty, "held", "the server does not answer the login: nothing came for 1 s"),
         ("AUTH", Reply("454 4.7.0 later"), PATIENT, "retry", "454 4.7.0 later"),
         ("MAIL", Reply("451 later"), PATIENT, "retry", "sender refused: 451 later"),
         ("MAIL", Reply("553 5.7.1 not yours"), PATIENT, "permanent", "sender refused: 553 5.7.1 not yours"),
@@ -114,7 +114,7 @@ async fn the_server_reply_decides_the_outcome_of_a_mail() {
         ("RCPT", Reply("450 4.2.0 greylisted"), PATIENT, "retry", "recipient refused: 450 4.2.0 greylisted"),
         ("RCPT", Reply("452 4.2.2 full"), PATIENT, "retry", "452"),
         ("RCPT", Reply("550-5.1.1 no such\r\n550 5.1.1 user"), PATIENT, "permanent", "550 5.1.1 no such user"),
-        ("RCPT", Hang, hasty, "retry", "nothing came for 0.2 s"),
+        ("RCPT", Hang, hasty, "retry", "nothing came for 1 s"),
         ("DATA", Reply("421 leaving"), PATIENT, "retry", "421 leaving"),
         ("DATA", Reply("554 5.5.1 no valid recipients"), PATIENT, "permanent", "554"),
         ("DATA", Reply("250 what"), PATIENT, "retry", "250 in reply to DATA"),
@@ -122,7 +122,7 @@ async fn the_server_reply_decides_the_outcome_of_a_mail() {
         ("end", Reply("451 4.3.0 scanner down"), PATIENT, "retry", "mail refused: 451 4.3.0 scanner down"),
         ("end", Reply("550 5.7.1 spam"), PATIENT, "permanent", "mail refused: 550 5.7.1 spam"),
         ("end", Drop, PATIENT, "unknown", "the connection was closed"),
-        ("end", Hang, no_reply, "unknown", "nothing came for 0.2 s"),
+        ("end", Hang, no_reply, "unknown", "nothing came for 1 s"),
     ];
     for (at, act, limits, expected, words) in table {
         let server = plain(vec![vec![(*at, *act)]]).await;

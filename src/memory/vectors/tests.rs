@@ -210,7 +210,7 @@ async fn query_embedding_respects_the_timeout() {
     world.store(&["one"]).await;
     assert_eq!(world.indexer.round().await, None);
     let mut settings = (*world.service.settings).clone();
-    settings.config.embeddings.timeout = daoyou_channels::settings::Span::from_millis(20);
+    settings.config.embeddings.timeout = daoyou_channels::settings::Span::from_millis(500);
     world.reload(world.service.with_settings(settings));
     world.server.hold(true);
     for _ in 0..8 {
