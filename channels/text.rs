@@ -1,6 +1,8 @@
 //! Text helpers that channels and the agent share.
 
 use std::any::Any;
+use std::error::Error;
+use std::iter;
 
 use base64::alphabet;
 use base64::engine::DecodePaddingMode;
@@ -93,6 +95,23 @@ pub fn display_width(text: &str) -> usize {
 pub fn panic_message(panic: &(dyn Any + Send)) -> &str {
     let text = panic.downcast_ref::<&str>().copied();
     text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message")
+}
+
+/// Formats an error with its causes in one text. Many errors repeat their cause, so a text that is already there is left out.
+pub fn error_chain(error: &(dyn Error + 'static)) -> String {
+    let mut text = error.to_string();
+    for cause in iter::successors(error.source(), |&cause| cause.source()).map(ToString::to_string) {
+        if !text.contains(&cause) {
+            text.push_str(&format!(": {cause}"));
+        }
+    }
+    text
+}
+
+/// Returns the innermost cause of an error: the outer errors only name the layers that passed it on.
+pub fn innermost_cause(error: &(dyn Error + 'static)) -> String {
+    let innermost = iter::successors(Some(error), |&error| error.source()).last();
+    innermost.unwrap_or(error).to_string()
 }
 
 /// Formats a size such as `1.2 GB`, with powers of 1,000 as in the configuration.

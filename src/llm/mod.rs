@@ -52,7 +52,7 @@ pub use provider::{ChatRequest, ChatResponse, Delta, DeltaSink, NoDeltas, Provid
 pub(crate) use remote::display_address;
 pub use remote::{EmbeddingDeadline, HttpClients, ProviderProbe, RemoteProvider};
 pub use remote::{
-    client_builder, innermost_cause, install_crypto, is_loopback, numbered_name, read_capped, secret_headers,
+    client_builder, install_crypto, is_loopback, numbered_name, read_capped, secret_headers,
 };
 pub use retry::{backoff, random_fraction};
 pub use serialized_text::SerializedText;

@@ -15,7 +15,9 @@ pub mod time_expression;
 pub mod visible;
 
 pub use bounded_template::{BoundedTemplate, TemplatePurpose};
-pub use daoyou_channels::text::{Language, format_size, is_invisible, one_line, panic_message, truncate};
+pub use daoyou_channels::text::{
+    Language, error_chain, format_size, innermost_cause, is_invisible, one_line, panic_message, truncate,
+};
 pub use line::{
     is_hidden, is_sentence_mark, plain_line, plural, sentences, shell_quote, shell_word, without_line_numbers,
 };

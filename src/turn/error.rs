@@ -12,6 +12,7 @@ use uuid::Uuid;
 use crate::llm::{LlmError, LlmErrorKind};
 use crate::phrases::{Phrases, fill};
 use crate::store::StoreError;
+use crate::text::error_chain;
 
 /// The error of a turn, or of a part of it.
 #[derive(Clone, Debug)]
@@ -154,7 +155,7 @@ impl TurnError {
     pub fn log(&self, turn: Uuid, session: &SessionKey) {
         let ((code, class, retryable, _), operation) = (self.code.facts(), self.operation);
         let status = class.http_status();
-        let cause = self.cause.as_deref().map(chain).unwrap_or_default();
+        let cause = self.source().map(error_chain).unwrap_or_default();
         macro_rules! line {
             ($level:expr) => {
                 tracing::event!($level, %turn, %session, code, operation, status, retryable, cause, "a turn failed")
@@ -275,22 +276,6 @@ impl ErrorClass {
             Self::Timeout => 504,
         }
     }
-}
-
-/// Formats an error with its causes in one line.
-fn chain(error: &(dyn Error + Send + Sync)) -> String {
-    let mut words = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        let more = cause.to_string();
-        // Many errors repeat their cause.
-        if !words.contains(&more) {
-            words.push_str(": ");
-            words.push_str(&more);
-        }
-        source = cause.source();
-    }
-    words
 }
 
 #[cfg(test)]

@@ -1,6 +1,5 @@
 //! Failed deliveries: their cause, and what the channel does next.
 
-use std::error::Error as _;
 use std::io;
 
 use lettre::transport::smtp::Error;
@@ -9,7 +8,7 @@ use crate::channel::SendError;
 use crate::email::account::redact;
 use crate::email::certificate::describe_certificate_error;
 use crate::settings::Secret;
-use crate::text::one_line;
+use crate::text::{innermost_cause, one_line};
 
 /// The maximum length of a server's reply in a reason, in characters.
 const MAX_REPLY: usize = 300;
@@ -70,8 +69,8 @@ impl SmtpFailure {
             None => SmtpOutcome::Retry,
         };
         let text = match code {
-            Some(code) => format!("{code} {}", innermost_cause(error)),
-            None => innermost_cause(error),
+            Some(code) => format!("{code} {}", short_cause(error)),
+            None => short_cause(error),
         };
         // 552: the mail exceeds the limit of the server or of the mailbox (RFC 1870, section 6).
         let room = (code == Some(552)).then_some(0);
@@ -151,15 +150,8 @@ fn describe_stage(stage: SmtpStage) -> &'static str {
     }
 }
 
-/// Returns the innermost cause, since the outer ones only name a layer.
-fn innermost_cause(error: &Error) -> String {
-    let mut text = None;
-    let mut source = error.source();
-    while let Some(cause) = source {
-        text = Some(cause.to_string());
-        source = cause.source();
-    }
-    let text = one_line(&text.unwrap_or_else(|| error.to_string()));
+fn short_cause(error: &Error) -> String {
+    let text = one_line(&innermost_cause(error));
     let text = if text == "incomplete response" { "the connection was closed".to_owned() } else { text };
     text.chars().take(MAX_REPLY).collect()
 }

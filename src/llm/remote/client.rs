@@ -1,7 +1,6 @@
 //! The HTTP clients and their connections, which all providers share.
 
 use std::collections::BTreeMap;
-use std::error::Error;
 use std::time::Duration;
 
 use daoyou_channels::settings::Secret;
@@ -88,15 +87,6 @@ pub fn client_builder(loopback: bool, tls: bool) -> ClientBuilder {
         (true, true) => builder.no_proxy(),
         (true, false) => builder.no_proxy().tls_certs_only(std::iter::empty()),
     }
-}
-
-/// Returns the innermost cause of an error: the outer errors only name the layers that passed it on.
-pub fn innermost_cause(error: &dyn Error) -> String {
-    let mut cause = error;
-    while let Some(inner) = cause.source() {
-        cause = inner;
-    }
-    cause.to_string()
 }
 
 fn build(reach: ClientProfile) -> Result<Client, reqwest::Error> {

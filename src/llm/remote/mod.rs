@@ -18,7 +18,7 @@ pub(super) use address::base;
 pub(crate) use address::display_address;
 pub(super) use attempt_error::{AttemptError, shorten};
 pub use client::{
-    ClientProfile, HttpClients, client_builder, innermost_cause, install_crypto, is_loopback, secret_headers,
+    ClientProfile, HttpClients, client_builder, install_crypto, is_loopback, secret_headers,
 };
 #[cfg(any(test, fuzzing))]
 pub(super) use dialect::AnswerBody;

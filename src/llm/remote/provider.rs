@@ -18,7 +18,7 @@ use tokio::time::{Instant, sleep, timeout, timeout_at};
 use super::ToolNames;
 use super::address::{self, below, display_address};
 use super::attempt_error::{AttemptError, shorten};
-use super::client::{ClientProfile, HttpClients, innermost_cause};
+use super::client::{ClientProfile, HttpClients};
 use super::dialect::{AnswerBody, Dialect, read_capped};
 use super::image_support::ImageSupport;
 use crate::chat::{ChatMessage, Usage};
@@ -31,6 +31,7 @@ use crate::llm::{
     ChatRequest, ChatResponse, CircuitState, DeltaSink, Images, LlmError, LlmErrorKind, NoDeltas, Provider,
     ProviderConfig, ProviderKind,
 };
+use crate::text::innermost_cause;
 
 /// The most bytes of one whole answer.
 const ANSWER_LIMIT: usize = 16 * 1024 * 1024;

@@ -11,7 +11,7 @@ use tokio::process::Command;
 use tokio::sync::Mutex;
 use tokio::time::{Instant, timeout};
 
-use super::error_chain;
+use super::short_chain;
 use crate::mcp::config::McpAuthConfig;
 use crate::text::{one_line, truncate};
 
@@ -130,7 +130,7 @@ async fn by_client_credentials(config: &McpAuthConfig, client: &Client) -> Resul
     };
     let (status, body) = match timeout(LIMIT, asked).await {
         Err(_) => return Err(failed(format!("did not answer within {} s", LIMIT.as_secs()))),
-        Ok(Err(error)) => return Err(failed(format!("cannot be reached: {}", error_chain(&error.without_url())))),
+        Ok(Err(error)) => return Err(failed(format!("cannot be reached: {}", short_chain(&error.without_url())))),
         Ok(Ok(answered)) => answered,
     };
     let answer: Value = serde_json::from_slice(&body).unwrap_or_default();

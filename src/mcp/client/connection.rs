@@ -22,7 +22,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::auth::BearerTokens;
 use super::events::ClientEvents;
-use super::{McpError, McpErrorKind, ServerLabel, error_chain, http, sse, stdio};
+use super::{McpError, McpErrorKind, ServerLabel, http, short_chain, sse, stdio};
 use crate::mcp::config::{McpServerConfig, McpTransport};
 use crate::mcp::listing::{ListKind, MAX_ENTRIES};
 use crate::text::{one_line, truncate};
@@ -435,7 +435,7 @@ fn start_error(server: &str, error: &ClientInitializeError, ended: &watch::Recei
         }
         other => McpError::new(
             McpErrorKind::Answer,
-            format!("{server} does not answer as an MCP server does: {}", error_chain(other)),
+            format!("{server} does not answer as an MCP server does: {}", short_chain(other)),
         ),
     }
 }

@@ -24,7 +24,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::auth::BearerTokens;
-use super::{MAX_MESSAGE, MessageCount, ServerLabel, error_chain};
+use super::{MAX_MESSAGE, MessageCount, ServerLabel, short_chain};
 use crate::llm::secret_headers;
 use crate::mcp::config::McpServerConfig;
 
@@ -189,11 +189,11 @@ pub(super) fn transport_text(error: &DynamicTransportError) -> String {
         // The error's own text repeats the address, which may contain a key.
         Some(StreamableHttpError::Client(error)) => match (error.status(), error.source()) {
             (Some(status), _) => format!("the server answered {status}"),
-            (None, Some(source)) => error_chain(source),
+            (None, Some(source)) => short_chain(source),
             (None, None) => "the request failed".to_owned(),
         },
-        Some(StreamableHttpError::Io(error)) => error_chain(error),
-        _ => error_chain(&*error.error),
+        Some(StreamableHttpError::Io(error)) => short_chain(error),
+        _ => short_chain(&*error.error),
     }
 }
 

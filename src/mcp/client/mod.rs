@@ -22,7 +22,7 @@ use serde_json::Value;
 
 use crate::guard::KnownSecrets;
 use crate::live::Live;
-use crate::text::{one_line, truncate};
+use crate::text::{error_chain, one_line, truncate};
 
 /// The maximum size of a server's message, in bytes. A larger one ends the connection.
 pub(super) const MAX_MESSAGE: usize = 16 * 1_024 * 1_024;
@@ -121,16 +121,7 @@ impl MessageCount {
     }
 }
 
-/// Returns an error with its causes on one line, each text only once.
-fn error_chain(error: &(dyn Error + 'static)) -> String {
-    let mut parts: Vec<String> = Vec::new();
-    let mut next = Some(error);
-    while let Some(error) = next {
-        let text = one_line(&error.to_string());
-        if !parts.iter().any(|part| part.contains(&text)) {
-            parts.push(text);
-        }
-        next = error.source();
-    }
-    truncate(&parts.join(": "), MAX_ERROR)
+/// Returns an error with its causes on one short line.
+fn short_chain(error: &(dyn Error + 'static)) -> String {
+    truncate(&one_line(&error_chain(error)), MAX_ERROR)
 }

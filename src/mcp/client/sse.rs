@@ -9,7 +9,7 @@ use tokio::sync::{mpsc, watch};
 
 use super::auth::BearerTokens;
 use super::stdio::{IncomingMessages, TaskTransport};
-use super::{MAX_MESSAGE, ServerLabel, error_chain};
+use super::{MAX_MESSAGE, ServerLabel, short_chain};
 use crate::llm::secret_headers;
 use crate::mcp::config::McpServerConfig;
 use crate::sse::SseReader;
@@ -104,7 +104,7 @@ async fn send_with_token(request: RequestBuilder, token: Option<&str>) -> Result
     };
     request.send().await.map_err(|error| match error.is_timeout() {
         true => "the server did not accept a request in time".to_owned(),
-        false => error_chain(&error.without_url()),
+        false => short_chain(&error.without_url()),
     })
 }
 
@@ -125,7 +125,7 @@ impl EventStream {
             match self.response.chunk().await {
                 Ok(Some(bytes)) => self.reader.push(&bytes),
                 Ok(None) => return Ok(None),
-                Err(error) => return Err(error_chain(&error.without_url())),
+                Err(error) => return Err(short_chain(&error.without_url())),
             }
         }
     }

@@ -16,8 +16,8 @@ use super::config::{SearchService, WebConfig};
 use super::failed_answer;
 use super::services::{SearchHit, hits, request, service_name};
 use crate::guard::Taint;
-use crate::llm::{client_builder, innermost_cause, is_loopback};
-use crate::text::{one_line, truncate};
+use crate::llm::{client_builder, is_loopback};
+use crate::text::{innermost_cause, one_line, truncate};
 use crate::tools::{Tool, ToolContext, ToolDefinition, ToolOutcome, ToolResult, with_arguments};
 
 const DEFAULT_COUNT: u32 = 5;
