@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use super::answer::{SummaryAnswer, UnusableAnswer, read, spec};
 use super::part::ConversationPart;
 use super::transcript::{LineAuthor, render};
-use crate::chat::{ChatMessage, Usage};
+use crate::chat::ChatMessage;
 use crate::llm::{ChatRequest, FallbackChain, Images, LlmError, ModelChoice, ModelError, NoDeltas, OFFLINE};
 use crate::memory::{MemoryEntry, MemoryKind, MemoryService, list};
 use crate::metrics::Metrics;
@@ -20,10 +20,10 @@ use crate::postprocess::ModelUse;
 use crate::session::retry_scheduler::RetryScheduler;
 use crate::store::{Connection, StoreError, messages};
 use crate::turn::error::{ErrorCode, TurnError};
-use crate::turn::middleware::{MiddlewareStack, ModelRequest, price_and_count};
+use crate::turn::middleware::{LayeredModel, MiddlewareStack};
 use crate::turn::orchestrators::ModelChains;
-use crate::turn::token_budget::{TokenBudget, estimate_usage};
-use crate::turn::turn_loop::TurnScope;
+use crate::turn::token_budget::TokenBudget;
+use crate::turn::turn_loop::{Model, TurnScope};
 
 /// The longest answer, in tokens.
 const ANSWER_TOKENS: u32 = 8_000;
@@ -142,26 +142,12 @@ impl Summarizer {
         let turn = daoyou_channels::new_id();
         let deadline = Instant::now() + limit;
         let scope = TurnScope { session: &session, turn, deadline, meter: &meter, phrases: self.phrases };
-        let request = ModelRequest {
-            provider: chain.current().provider.name().to_owned(),
-            chat: self.request(part, &chain, zone),
-        };
-        let asked = &chain;
-        let ask = |mut request: ModelRequest| {
-            Box::pin(async move {
-                let mut response = asked.chat(&mut request.chat, &NoDeltas).await?;
-                if response.usage == Usage::default() {
-                    response.usage = estimate_usage(&request.chat, &response);
-                }
-                Ok(response)
-            })
-        };
-        let mut response = self.middleware.call_model(&scope, request, ask).await?;
-        let answered = chain.current();
-        if answered.provider.name() == OFFLINE {
+        let (middleware, models) = (&self.middleware, &self.chains.models);
+        let model = LayeredModel { chain: &chain, middleware, tokens: &self.tokens, models, scope };
+        let response = model.chat(self.request(part, &chain, zone), &NoDeltas).await?;
+        if chain.current().provider.name() == OFFLINE {
             return Err(SummaryError::Nobody("the offline responder writes none".to_owned()));
         }
-        price_and_count(&mut response, &answered, &self.chains.models, &meter);
         let (model, usage, cost) = (response.answered_by.clone(), response.usage, response.cost.clone());
         let used = ModelUse { model, usage, cost };
         match read(&response, part) {

@@ -14,4 +14,4 @@ mod redaction;
 
 pub use chain::ModelRequest;
 pub use config::{BudgetConfig, CacheConfig, MiddlewareName, RateLimitConfig};
-pub use stack::{LayeredModel, LayeredTools, MiddlewareParts, MiddlewareStack, MiddlewareState, price_and_count};
+pub use stack::{LayeredModel, LayeredTools, MiddlewareParts, MiddlewareStack, MiddlewareState};

@@ -271,7 +271,7 @@ fn show(response: &ChatResponse, sink: &dyn DeltaSink) {
 }
 
 /// Sets the model that answered and the cost at current prices in a response, and counts both in the metrics.
-pub fn price_and_count(response: &mut ChatResponse, answered: &ModelChoice, models: &Models, meter: &TurnMeter<'_>) {
+fn price_and_count(response: &mut ChatResponse, answered: &ModelChoice, models: &Models, meter: &TurnMeter<'_>) {
     let (provider, model) = (answered.provider.name(), answered.model.as_str());
     response.answered_by = format!("{provider}/{model}");
     response.cost = models.price(provider, model).map(|price| price.cost(response.usage));
