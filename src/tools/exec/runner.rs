@@ -11,7 +11,7 @@ use daoyou_channels::Trust;
 
 use super::foreign;
 use super::run::{CommandOutcome, OutputSink, run};
-use super::server_process::{ServerCommand, ServerProcess, ServerProcessError, ServerSocket};
+use super::server_process::{ServerCommand, ServerError, ServerProcess, ServerSocket};
 use crate::guard::{
     self, CommandLimits, ExecRequest, NAMESPACE_HELP, NamespaceSupport, Sandbox, SandboxMode, SandboxPolicy, Taint,
     create_dir_beneath,
@@ -161,10 +161,7 @@ impl CommandRunner {
     ///
     /// # Errors
     /// The sandbox is not available, or the program cannot be started.
-    pub async fn start_server(
-        &self,
-        command: ServerCommand,
-    ) -> Result<(ServerProcess, ServerSocket), ServerProcessError> {
+    pub async fn start_server(&self, command: ServerCommand) -> Result<(ServerProcess, ServerSocket), ServerError> {
         let ServerCommand { words, environment: own, home, network, is_sandboxed } = command;
         let words: Vec<_> = words.iter().map(|word| shell_quote(word)).collect();
         // The program's standard output is the same socket as its input. The program starts in its own folder: files that the
@@ -173,13 +170,13 @@ impl CommandRunner {
         let mut visibility = self.private.default_visibility();
         visibility.hidden.extend(foreign::folders());
         let request = self.request_seeing(script, visibility, true).await;
-        let mut request = request.map_err(ServerProcessError::lasting)?;
+        let mut request = request.map_err(ServerError::lasting)?;
         match &mut request.sandbox {
             Some(policy) if is_sandboxed => {
                 policy.network = network;
                 policy.write.extend(home.clone());
                 request.own.extend(home.clone());
-                request.read_only = self.instructions(&policy.write).map_err(ServerProcessError::lasting)?;
+                request.read_only = self.instructions(&policy.write).map_err(ServerError::lasting)?;
             }
             _ => request = ExecRequest { sandbox: None, bwrap: None, hidden: Vec::new(), shown: Vec::new(), ..request },
         }

@@ -29,13 +29,13 @@ const SHOWN_CHARS: usize = 300;
 
 /// The reason why a program that serves for long was not started, or why a call that it should serve failed, worded for the model.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ServerProcessError {
+pub struct ServerError {
     pub text: String,
     /// True if a retry may succeed.
     pub is_temporary: bool,
 }
 
-impl ServerProcessError {
+impl ServerError {
     /// Creates an error after which a retry may succeed.
     pub(in crate::tools) fn for_now(text: impl Into<String>) -> Self {
         Self { text: text.into(), is_temporary: true }
@@ -82,7 +82,7 @@ impl ServerProcess {
         exe: &Path,
         environment: &[(String, String)],
         request: &ExecRequest,
-    ) -> Result<(Self, ServerSocket), ServerProcessError> {
+    ) -> Result<(Self, ServerSocket), ServerError> {
         let start = || -> std::io::Result<_> {
             let (ours, theirs) = StdUnixStream::pair()?;
             let (errors, error_writer) = std::io::pipe()?;
@@ -91,10 +91,9 @@ impl ServerProcess {
             let supervisor = SupervisorClient::start(exe, environment, stdout, Stdio::from(error_writer))?;
             Ok((supervisor, UnixStream::from_std(ours)?, pipe::Receiver::from_owned_fd(OwnedFd::from(errors))?))
         };
-        let (mut supervisor, socket, errors) =
-            start().map_err(|error| ServerProcessError::for_now(error.to_string()))?;
-        let started = supervisor.start_command(request).await.map_err(ServerProcessError::for_now)?;
-        started.map_err(ServerProcessError::lasting)?;
+        let (mut supervisor, socket, errors) = start().map_err(|error| ServerError::for_now(error.to_string()))?;
+        let started = supervisor.start_command(request).await.map_err(ServerError::for_now)?;
+        started.map_err(ServerError::lasting)?;
         let (reader, writer) = socket.into_split();
         Ok((Self { supervisor, errors }, ServerSocket { reader, writer }))
     }

@@ -20,7 +20,7 @@ use super::framing::{FrameDecoder, frame};
 use crate::guard::{ExecRequest, KnownSecrets};
 use crate::live::Live;
 use crate::tools::ToolResult;
-use crate::tools::exec::{ServerProcess, ServerProcessError, ServerSocket};
+use crate::tools::exec::{ServerError, ServerProcess, ServerSocket};
 
 /// How long a server may take to read a message.
 const SEND_LIMIT: Duration = Duration::from_secs(10);
@@ -29,8 +29,8 @@ const QUEUE: usize = 256;
 /// The size of one read, in bytes.
 const CHUNK: usize = 64 * 1_024;
 
-impl From<ServerProcessError> for ToolResult {
-    fn from(error: ServerProcessError) -> Self {
+impl From<ServerError> for ToolResult {
+    fn from(error: ServerError) -> Self {
         if error.is_temporary { Self::failed_for_now(error.text) } else { Self::failed(error.text) }
     }
 }
@@ -72,10 +72,10 @@ impl LspConnection {
         request: &ExecRequest,
         name: String,
         root: Url,
-    ) -> Result<Self, ServerProcessError> {
+    ) -> Result<Self, ServerError> {
         let started = ServerProcess::start(exe, environment, request).await;
         let (process, socket) = started
-            .map_err(|error| ServerProcessError { text: format!("{name} was not started: {}", error.text), ..error })?;
+            .map_err(|error| ServerError { text: format!("{name} was not started: {}", error.text), ..error })?;
         let state = Arc::new(ClientState::new(root));
         let (outgoing, to_write) = mpsc::channel(QUEUE);
         let streams = ServerStreams { socket, to_write, answers: outgoing.downgrade() };
@@ -84,25 +84,23 @@ impl LspConnection {
     }
 
     /// Returns the error of a server that has ended.
-    pub(super) fn ended(&self) -> Option<ServerProcessError> {
-        self.state.ended().map(ServerProcessError::for_now)
+    pub(super) fn ended(&self) -> Option<ServerError> {
+        self.state.ended().map(ServerError::for_now)
     }
 
     /// Sends a notification.
     ///
     /// # Errors
     /// The server has ended, or reads nothing.
-    pub(super) async fn notify(&self, method: &str, params: Value) -> Result<(), ServerProcessError> {
+    pub(super) async fn notify(&self, method: &str, params: Value) -> Result<(), ServerError> {
         self.send(&json!({"jsonrpc": "2.0", "method": method, "params": params})).await
     }
 
-    async fn send(&self, message: &Value) -> Result<(), ServerProcessError> {
+    async fn send(&self, message: &Value) -> Result<(), ServerError> {
         match timeout(SEND_LIMIT, self.outgoing.send(frame(message))).await {
             Ok(Ok(())) => Ok(()),
-            Ok(Err(_)) => {
-                Err(self.ended().unwrap_or_else(|| ServerProcessError::for_now(format!("{} has ended", self.name))))
-            }
-            Err(_) => Err(ServerProcessError::for_now(format!("{} reads nothing that is sent to it", self.name))),
+            Ok(Err(_)) => Err(self.ended().unwrap_or_else(|| ServerError::for_now(format!("{} has ended", self.name)))),
+            Err(_) => Err(ServerError::for_now(format!("{} reads nothing that is sent to it", self.name))),
         }
     }
 
@@ -116,9 +114,9 @@ impl LspConnection {
         params: Value,
         limit: Duration,
         cancel: &CancellationToken,
-    ) -> Result<Value, ServerProcessError> {
+    ) -> Result<Value, ServerError> {
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
-        let answer = self.state.expect_answer(id).map_err(ServerProcessError::for_now)?;
+        let answer = self.state.expect_answer(id).map_err(ServerError::for_now)?;
         let _open = OpenRequest { connection: self, id };
         let name = &self.name;
         let asked = async {
@@ -127,17 +125,17 @@ impl LspConnection {
                 Ok(Ok(result)) => Ok(result),
                 Ok(Err(fault)) => {
                     let text = format!("{name} answers: {}", fault.message);
-                    Err(ServerProcessError { text, is_temporary: fault.is_temporary })
+                    Err(ServerError { text, is_temporary: fault.is_temporary })
                 }
-                Err(_) => Err(self.ended().unwrap_or_else(|| ServerProcessError::for_now(format!("{name} has ended")))),
+                Err(_) => Err(self.ended().unwrap_or_else(|| ServerError::for_now(format!("{name} has ended")))),
             }
         };
         tokio::select! {
             biased;
-            () = cancel.cancelled() => Err(ServerProcessError::lasting(format!("Cancelled; {name} was told so"))),
+            () = cancel.cancelled() => Err(ServerError::lasting(format!("Cancelled; {name} was told so"))),
             answered = timeout(limit, asked) => answered.unwrap_or_else(|_| {
                 let seconds = limit.as_secs_f32().ceil();
-                Err(ServerProcessError::lasting(format!("{name} did not answer {method} within {seconds} seconds")))
+                Err(ServerError::lasting(format!("{name} did not answer {method} within {seconds} seconds")))
             }),
         }
     }

@@ -10,7 +10,7 @@ use super::client_state::{MAX_DIAGNOSTICS, PublishedDiagnostics};
 use super::positions::{PositionEncoding, PositionIndex};
 use super::service::OpenTarget;
 use crate::text::{one_line, plural, truncate};
-use crate::tools::ServerProcessError;
+use crate::tools::ServerError;
 
 /// The maximum number of diagnostics of a result, and of characters of a message.
 const MAX_LINES: usize = 200;
@@ -33,7 +33,7 @@ pub(super) struct FoundDiagnostics {
 ///
 /// # Errors
 /// The server fails, or sends no diagnostics in time.
-pub(super) async fn diagnostics_of(target: &OpenTarget) -> Result<FoundDiagnostics, ServerProcessError> {
+pub(super) async fn diagnostics_of(target: &OpenTarget) -> Result<FoundDiagnostics, ServerError> {
     if !target.server().can("diagnosticProvider") {
         return await_published(target).await;
     }
@@ -46,7 +46,7 @@ pub(super) async fn diagnostics_of(target: &OpenTarget) -> Result<FoundDiagnosti
     Ok(FoundDiagnostics { all, is_partial })
 }
 
-async fn pull(target: &OpenTarget) -> Result<Vec<Diagnostic>, ServerProcessError> {
+async fn pull(target: &OpenTarget) -> Result<Vec<Diagnostic>, ServerError> {
     let params = json!({"textDocument": {"uri": target.document.url}});
     let mut tried = 1;
     let mut answer = loop {
@@ -61,7 +61,7 @@ async fn pull(target: &OpenTarget) -> Result<Vec<Diagnostic>, ServerProcessError
     Ok(items.into_iter().take(MAX_DIAGNOSTICS).filter_map(|item| serde_json::from_value(item).ok()).collect())
 }
 
-async fn await_published(target: &OpenTarget) -> Result<FoundDiagnostics, ServerProcessError> {
+async fn await_published(target: &OpenTarget) -> Result<FoundDiagnostics, ServerError> {
     let (server, document) = (target.server(), &target.document);
     let state = &server.connection.state;
     let is_current = |published: &PublishedDiagnostics| match published.version {
@@ -73,7 +73,7 @@ async fn await_published(target: &OpenTarget) -> Result<FoundDiagnostics, Server
     let is_there = || state.published(&document.path).is_some_and(|published| is_current(&published));
     server.wait_until(until, &target.cancel, is_there).await;
     if target.cancel.is_cancelled() {
-        return Err(ServerProcessError::lasting("Cancelled"));
+        return Err(ServerError::lasting("Cancelled"));
     }
     let is_settled = !document.is_new_text && !document.is_changed || settle(target).await;
     if let Some(error) = server.connection.ended() {
@@ -82,7 +82,7 @@ async fn await_published(target: &OpenTarget) -> Result<FoundDiagnostics, Server
     let published = state.published(&document.path).filter(|published| is_current(published) || has_older);
     let Some(published) = published else {
         let name = &server.connection.name;
-        return Err(ServerProcessError::for_now(format!("{name} sent no diagnostics of {} in time", target.shown())));
+        return Err(ServerError::for_now(format!("{name} sent no diagnostics of {} in time", target.shown())));
     };
     Ok(FoundDiagnostics { all: published.diagnostics, is_partial: !is_settled })
 }

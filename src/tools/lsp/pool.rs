@@ -17,7 +17,7 @@ use super::connection::LspConnection;
 use super::languages::ServerKind;
 use super::server::{LanguageServer, url_of};
 use crate::text::shell_quote;
-use crate::tools::exec::{CommandRunner, ServerProcessError};
+use crate::tools::exec::{CommandRunner, ServerError};
 
 /// The maximum number of servers that run at the same time.
 const MAX_SERVERS: usize = 4;
@@ -103,18 +103,18 @@ impl LanguageServers {
         root: &Path,
         trust: Trust,
         cancel: &CancellationToken,
-    ) -> Result<ServerLease, ServerProcessError> {
+    ) -> Result<ServerLease, ServerError> {
         let environment = self.environment();
-        let command = self.command(kind, &environment).map_err(ServerProcessError::lasting)?;
+        let command = self.command(kind, &environment).map_err(ServerError::lasting)?;
         let name = Path::new(&command[0]).file_name().unwrap_or_default().to_string_lossy().into_owned();
         // This refuses a turn that may not run commands, even if the server already runs.
         let request = self.runner.shared_request(script(root, &command), trust).await;
-        let request = request.map_err(ServerProcessError::lasting)?;
+        let request = request.map_err(ServerError::lasting)?;
         let slot = self.slot((kind.name, root.to_owned())).await?;
         let shared = Arc::clone(&slot.0);
         let mut running = tokio::select! {
             running = shared.running.lock() => running,
-            () = cancel.cancelled() => return Err(ServerProcessError::lasting("Cancelled")),
+            () = cancel.cancelled() => return Err(ServerError::lasting("Cancelled")),
         };
         let hidden = request.hidden.clone();
         if let Some(RunningServer { server, hidden: seen }) = running.take() {
@@ -188,7 +188,7 @@ impl LanguageServers {
     }
 
     /// Returns the slot of a server. If there are too many servers, stops the least recently used one.
-    async fn slot(self: &Arc<Self>, key: ServerKey) -> Result<SlotUse, ServerProcessError> {
+    async fn slot(self: &Arc<Self>, key: ServerKey) -> Result<SlotUse, ServerError> {
         let (slot, stopped) = {
             let mut slots = self.slots.lock();
             let mut stopped = None;
@@ -196,7 +196,7 @@ impl LanguageServers {
                 let idle = slots.by_key.iter().filter_map(|(key, slot)| Some((slot.idle_since()?, key.clone())));
                 let Some((_, oldest)) = idle.min() else {
                     let text = format!("{MAX_SERVERS} language servers are in use; try again when a call has ended");
-                    return Err(ServerProcessError::for_now(text));
+                    return Err(ServerError::for_now(text));
                 };
                 stopped = slots.by_key.remove(&oldest);
             }

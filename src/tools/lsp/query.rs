@@ -14,7 +14,7 @@ use super::locations::{ServerPlace, places_of, render_places};
 use super::service::{LspService, OpenTarget};
 use super::symbols::{project_symbols, render_file_symbols};
 use crate::text::{one_line, truncate};
-use crate::tools::{ServerProcessError, Tool, ToolContext, ToolDefinition, ToolOutcome, ToolResult, read_arguments};
+use crate::tools::{ServerError, Tool, ToolContext, ToolDefinition, ToolOutcome, ToolResult, read_arguments};
 
 /// The maximum number of code actions that are listed, and of characters of a title.
 const MAX_ACTIONS: usize = 50;
@@ -102,7 +102,7 @@ impl LspQuery {
         })
     }
 
-    async fn ask(&self, arguments: Value, context: &ToolContext) -> Result<String, ServerProcessError> {
+    async fn ask(&self, arguments: Value, context: &ToolContext) -> Result<String, ServerError> {
         let service = &self.service;
         match self.question {
             LspQuestion::Diagnostics => {
@@ -134,8 +134,8 @@ impl LspQuery {
 }
 
 /// Parses the arguments of a call.
-fn read<Args: DeserializeOwned>(arguments: &Value) -> Result<Args, ServerProcessError> {
-    read_arguments(arguments).map_err(ServerProcessError::lasting)
+fn read<Args: DeserializeOwned>(arguments: &Value) -> Result<Args, ServerError> {
+    read_arguments(arguments).map_err(ServerError::lasting)
 }
 
 /// Joins the lines of a result, and adds the note that something may be missing.
@@ -144,7 +144,7 @@ pub(super) fn joined(mut lines: Vec<String>, target: &OpenTarget) -> String {
     lines.join("\n")
 }
 
-async fn diagnostics(target: &OpenTarget) -> Result<String, ServerProcessError> {
+async fn diagnostics(target: &OpenTarget) -> Result<String, ServerError> {
     let found = diagnostics_of(target).await?;
     let encoding = target.server().encoding;
     let mut lines = render_diagnostics(found.all, &target.shown(), &target.document.text, encoding);
@@ -155,33 +155,29 @@ async fn diagnostics(target: &OpenTarget) -> Result<String, ServerProcessError> 
 }
 
 /// Requests places, and formats them.
-async fn places(target: &OpenTarget, method: &str, params: Value, none: &str) -> Result<String, ServerProcessError> {
+async fn places(target: &OpenTarget, method: &str, params: Value, none: &str) -> Result<String, ServerError> {
     let answer = target.ask(method, params).await?;
     let found = places_of(answer).ok_or_else(|| target.invalid("places"))?;
     render(found, target, none).await
 }
 
-async fn render(found: Vec<ServerPlace>, target: &OpenTarget, none: &str) -> Result<String, ServerProcessError> {
+async fn render(found: Vec<ServerPlace>, target: &OpenTarget, none: &str) -> Result<String, ServerError> {
     let (view, encoding) = (target.view.clone(), target.server().encoding);
     let lines = tokio::task::spawn_blocking(move || render_places(found, &view, encoding)).await;
-    let mut lines = lines.map_err(|error| ServerProcessError::lasting(error.to_string()))?;
+    let mut lines = lines.map_err(|error| ServerError::lasting(error.to_string()))?;
     if lines.is_empty() {
         lines.push(none.to_owned());
     }
     Ok(joined(lines, target))
 }
 
-async fn symbols(
-    service: &LspService,
-    args: LspSymbolsArgs,
-    context: &ToolContext,
-) -> Result<String, ServerProcessError> {
+async fn symbols(service: &LspService, args: LspSymbolsArgs, context: &ToolContext) -> Result<String, ServerError> {
     const NONE: &str = "No symbol found.";
     let query = args.query.as_deref().unwrap_or_default().trim().to_owned();
     let (target, is_folder) = service.open_project(&args.path, context).await?;
     if is_folder {
         if query.is_empty() {
-            return Err(ServerProcessError::lasting("the symbols of a project are found by name: query is missing"));
+            return Err(ServerError::lasting("the symbols of a project are found by name: query is missing"));
         }
         target.server().require("workspaceSymbolProvider", "it finds symbols in single files alone")?;
         let answer = target.ask("workspace/symbol", json!({ "query": query })).await?;
@@ -198,7 +194,7 @@ async fn symbols(
     Ok(joined(lines, &target))
 }
 
-async fn code_actions(target: &OpenTarget, line: u32, character: u32) -> Result<String, ServerProcessError> {
+async fn code_actions(target: &OpenTarget, line: u32, character: u32) -> Result<String, ServerError> {
     target.server().require("codeActionProvider", "it proposes no code actions")?;
     let position = target.position(line, character)?;
     // Quick fixes need the diagnostics. If the server has none in time, it may still propose other changes.

@@ -24,7 +24,7 @@ use crate::tools::files::{
     DIFFS_OF_MANY_FILES, FileDiff, PatchPlan, PlannedFile, TextFile, WriteScope, render_diffs, write_plan,
 };
 use crate::tools::{
-    ReplayPolicy, ServerProcessError, Tool, ToolContext, ToolDefinition, ToolOutcome, ToolResult, with_arguments,
+    ReplayPolicy, ServerError, Tool, ToolContext, ToolDefinition, ToolOutcome, ToolResult, with_arguments,
 };
 
 /// The maximum length of a name, in characters.
@@ -72,14 +72,14 @@ impl LspRename {
         Self { definition, service, files }
     }
 
-    async fn rename(&self, args: RenameArgs, context: &ToolContext) -> Result<String, ServerProcessError> {
+    async fn rename(&self, args: RenameArgs, context: &ToolContext) -> Result<String, ServerError> {
         let target = self.service.open(&args.path, context).await?;
         target.server().require("renameProvider", "it renames nothing")?;
         let is_loaded = target.is_ready && target.server().connection.state.health() != ServerHealth::Error;
         if let Some(why) = target.why_incomplete().filter(|_| !is_loaded) {
             let name = &target.server().connection.name;
             let text = format!("{name} {why}, so it may not know all places; nothing was changed. Try again later");
-            return Err(ServerProcessError { is_temporary: !target.is_ready, text });
+            return Err(ServerError { is_temporary: !target.is_ready, text });
         }
         let mut params = target.place(args.line, args.character)?;
         params["newName"] = json!(args.new_name);
@@ -88,9 +88,9 @@ impl LspRename {
             if located.is_empty() {
                 let RenameArgs { line, character, .. } = args;
                 let text = format!("nothing to rename is at line {line}, character {character}{UNCHANGED}");
-                return Err(ServerProcessError::lasting(text));
+                return Err(ServerError::lasting(text));
             }
-            Ok::<_, ServerProcessError>(located)
+            Ok::<_, ServerError>(located)
         };
         let mut located = edits().await?;
         let server = target.server();
@@ -108,36 +108,33 @@ impl LspRename {
             located.into_iter().zip(known).map(|((real, edits), known)| PlannedEdit { real, edits, known }).collect();
         let (jail, encoding) = (self.files.for_turn(context), server.encoding);
         if target.cancel.is_cancelled() {
-            return Err(ServerProcessError::lasting(format!("Cancelled{UNCHANGED}")));
+            return Err(ServerError::lasting(format!("Cancelled{UNCHANGED}")));
         }
         let written = tokio::task::spawn_blocking(move || write(&jail, planned, encoding)).await;
         let written = written.unwrap_or_else(|error| Err(error.to_string()));
-        Ok(joined(vec![written.map_err(ServerProcessError::lasting)?], &target))
+        Ok(joined(vec![written.map_err(ServerError::lasting)?], &target))
     }
 }
 
 /// Returns the error of a rename that ends before it writes.
-fn unchanged(mut error: ServerProcessError) -> ServerProcessError {
+fn unchanged(mut error: ServerError) -> ServerError {
     error.text.push_str(UNCHANGED);
     error
 }
 
-fn changed_meanwhile() -> ServerProcessError {
-    ServerProcessError::for_now(format!("files changed meanwhile{UNCHANGED}. Try again"))
+fn changed_meanwhile() -> ServerError {
+    ServerError::for_now(format!("files changed meanwhile{UNCHANGED}. Try again"))
 }
 
 /// Requests the edits of a rename. Returns them by real path.
-async fn located_edits(
-    target: &OpenTarget,
-    params: &Value,
-) -> Result<BTreeMap<PathBuf, Vec<TextEdit>>, ServerProcessError> {
+async fn located_edits(target: &OpenTarget, params: &Value) -> Result<BTreeMap<PathBuf, Vec<TextEdit>>, ServerError> {
     let answer = target.ask("textDocument/rename", params.clone()).await?;
-    let files = file_edits(answer).map_err(|error| unchanged(ServerProcessError::lasting(error)))?;
+    let files = file_edits(answer).map_err(|error| unchanged(ServerError::lasting(error)))?;
     let (view, kind) = (target.view.clone(), target.server().kind);
     let boundary = target.server().project.clone();
     let located = tokio::task::spawn_blocking(move || locate_edits(files, &view, &boundary, kind)).await;
-    let located = located.map_err(|error| ServerProcessError::lasting(error.to_string()))?;
-    located.map_err(|error| unchanged(ServerProcessError::lasting(error)))
+    let located = located.map_err(|error| ServerError::lasting(error.to_string()))?;
+    located.map_err(|error| unchanged(ServerError::lasting(error)))
 }
 
 /// Returns the edits by real path. A server may change only source files of its own language below `boundary`: it runs code of

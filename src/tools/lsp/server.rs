@@ -14,7 +14,7 @@ use super::connection::LspConnection;
 use super::languages::ServerKind;
 use super::positions::PositionEncoding;
 use super::project_files::{DiskStamp, ProjectFiles, changes, list_files};
-use crate::tools::ServerProcessError;
+use crate::tools::ServerError;
 
 /// The maximum number of files that stay open in a server. Beyond it, the least recently used file is closed.
 const MAX_OPEN: usize = 24;
@@ -98,9 +98,8 @@ struct FilesNow {
 ///
 /// # Errors
 /// The path is not absolute.
-pub(super) fn url_of(path: &Path) -> Result<Url, ServerProcessError> {
-    Url::from_file_path(path)
-        .map_err(|()| ServerProcessError::lasting(format!("{}: not an absolute path", path.display())))
+pub(super) fn url_of(path: &Path) -> Result<Url, ServerError> {
+    Url::from_file_path(path).map_err(|()| ServerError::lasting(format!("{}: not an absolute path", path.display())))
 }
 
 impl LanguageServer {
@@ -115,19 +114,19 @@ impl LanguageServer {
         hidden: Vec<PathBuf>,
         limit: Duration,
         cancel: &CancellationToken,
-    ) -> Result<Self, ServerProcessError> {
+    ) -> Result<Self, ServerError> {
         let params = initialize_params(kind, &url_of(root)?);
         let result = connection.request("initialize", params, limit, cancel).await?;
         let name = &connection.name;
         if !result["capabilities"].is_object() {
-            return Err(ServerProcessError::lasting(format!("{name} does not answer as a language server does")));
+            return Err(ServerError::lasting(format!("{name} does not answer as a language server does")));
         }
         let is_pylsp = result["serverInfo"]["name"] == "pylsp";
         // pylsp violates the protocol: it counts characters as Python does.
         let default = if is_pylsp { "utf-32" } else { "utf-16" };
         let encoding = result["capabilities"]["positionEncoding"].as_str().unwrap_or(default);
-        let encoding = PositionEncoding::named(encoding)
-            .map_err(|error| ServerProcessError::lasting(format!("{name}: {error}")))?;
+        let encoding =
+            PositionEncoding::named(encoding).map_err(|error| ServerError::lasting(format!("{name}: {error}")))?;
         let (below, unseen) = (project.clone(), hidden.clone());
         let files = tokio::task::spawn_blocking(move || list_files(kind, &below, &unseen)).await.unwrap_or_default();
         connection.notify("initialized", json!({})).await?;
@@ -153,18 +152,18 @@ impl LanguageServer {
     ///
     /// # Errors
     /// The server lacks the capability.
-    pub(super) fn require(&self, capability: &str, what: &str) -> Result<(), ServerProcessError> {
+    pub(super) fn require(&self, capability: &str, what: &str) -> Result<(), ServerError> {
         if self.can(capability) {
             return Ok(());
         }
-        Err(ServerProcessError::lasting(format!("{} cannot do this: {what}", self.connection.name)))
+        Err(ServerError::lasting(format!("{} cannot do this: {what}", self.connection.name)))
     }
 
     /// Informs the server of the current content of `path` and of its other open files, and of the project's files that changed.
     ///
     /// # Errors
     /// The file cannot be read, or the server has ended.
-    pub(super) async fn sync(&self, path: &Path, read: Arc<ReadText>) -> Result<SyncedDocument, ServerProcessError> {
+    pub(super) async fn sync(&self, path: &Path, read: Arc<ReadText>) -> Result<SyncedDocument, ServerError> {
         let mut documents = self.documents.lock().await;
         let now = self.read_present_files(path, &documents, read).await?;
         let serial = self.connection.state.serial();
@@ -198,7 +197,7 @@ impl LanguageServer {
         path: &Path,
         documents: &Documents,
         read: Arc<ReadText>,
-    ) -> Result<FilesNow, ServerProcessError> {
+    ) -> Result<FilesNow, ServerError> {
         let known: Vec<_> = documents
             .open
             .iter()
@@ -220,11 +219,11 @@ impl LanguageServer {
             Ok::<_, String>(FilesNow { text, stamp, others, files: list_files(kind, &project, &hidden) })
         };
         let now = tokio::task::spawn_blocking(read_all).await.unwrap_or_else(|error| Err(error.to_string()));
-        now.map_err(ServerProcessError::lasting)
+        now.map_err(ServerError::lasting)
     }
 
     /// Informs the server of the project's files that changed. Returns true if there are any.
-    async fn notify_changes(&self, documents: &mut Documents, files: ProjectFiles) -> Result<bool, ServerProcessError> {
+    async fn notify_changes(&self, documents: &mut Documents, files: ProjectFiles) -> Result<bool, ServerError> {
         let changed = changes(&documents.files, &files);
         let event = |(path, kind): &(PathBuf, FileChangeType)| Some(json!({"uri": url_of(path).ok()?, "type": kind}));
         let events: Vec<_> = changed.iter().filter_map(event).collect();
@@ -249,7 +248,7 @@ impl LanguageServer {
         path: &Path,
         text: Arc<str>,
         stamp: Option<DiskStamp>,
-    ) -> Result<bool, ServerProcessError> {
+    ) -> Result<bool, ServerError> {
         let url = url_of(path)?;
         if let Some(document) = documents.open.get_mut(path).filter(|document| document.text == text) {
             document.stamp = stamp;
@@ -280,7 +279,7 @@ impl LanguageServer {
         Ok(true)
     }
 
-    async fn close(&self, documents: &mut Documents, path: &Path) -> Result<(), ServerProcessError> {
+    async fn close(&self, documents: &mut Documents, path: &Path) -> Result<(), ServerError> {
         let closed = json!({"textDocument": {"uri": url_of(path)?}});
         self.connection.notify("textDocument/didClose", closed).await?;
         documents.open.remove(path);
@@ -298,7 +297,7 @@ impl LanguageServer {
         generation: u64,
         paths: &[PathBuf],
         read: Arc<ReadText>,
-    ) -> Result<Option<u64>, ServerProcessError> {
+    ) -> Result<Option<u64>, ServerError> {
         let mut documents = self.documents.lock().await;
         if documents.generation != generation {
             return Ok(None);
@@ -307,7 +306,7 @@ impl LanguageServer {
         let unknown: Vec<PathBuf> = paths.iter().filter(|path| !is_known(path)).cloned().collect();
         if unknown.len() > MAX_OPEN {
             let (count, first) = (unknown.len(), unknown[0].display());
-            return Err(ServerProcessError::lasting(format!(
+            return Err(ServerError::lasting(format!(
                 "{count} of the files, such as {first}, are in folders that are not watched for changes; such files are changed up to \
                  {MAX_OPEN}"
             )));
@@ -320,7 +319,7 @@ impl LanguageServer {
             unknown.into_iter().map(text_of).collect::<Result<Vec<_>, _>>()
         };
         let texts = tokio::task::spawn_blocking(read_all).await.unwrap_or_else(|error| Err(error.to_string()));
-        let texts = texts.map_err(ServerProcessError::lasting)?;
+        let texts = texts.map_err(ServerError::lasting)?;
         for (text, path, stamp) in texts {
             self.notify_text(&mut documents, &path, text, stamp).await?;
         }
@@ -389,7 +388,7 @@ impl LanguageServer {
             self.connection.request("shutdown", Value::Null, SHUTDOWN_LIMIT, &cancel).await?;
             self.connection.notify("exit", Value::Null).await?;
             self.wait_until(Instant::now() + SHUTDOWN_LIMIT, &cancel, || false).await;
-            Ok::<(), ServerProcessError>(())
+            Ok::<(), ServerError>(())
         };
         // If the server does not end by itself, dropping the connection ends it.
         drop(timeout_at(Instant::now() + SHUTDOWN_LIMIT + SHUTDOWN_LIMIT, asked).await);

@@ -19,7 +19,7 @@ use super::project_files::list_files;
 use super::server::{LanguageServer, ReadText, SyncedDocument};
 use crate::guard::{Jail, JailError};
 use crate::tools::ToolContext;
-use crate::tools::exec::{CommandRunner, ServerProcessError};
+use crate::tools::exec::{CommandRunner, ServerError};
 use crate::tools::files::{ReadScope, TextFile};
 
 /// The largest file that is sent to a server, in bytes.
@@ -119,7 +119,7 @@ impl LspService {
     ///
     /// # Errors
     /// The file may not be read or has no server, or the server fails.
-    pub(super) async fn open(&self, path: &str, context: &ToolContext) -> Result<OpenTarget, ServerProcessError> {
+    pub(super) async fn open(&self, path: &str, context: &ToolContext) -> Result<OpenTarget, ServerError> {
         let view = self.view(context);
         let located = blocking(&view, path, locate_file).await?;
         self.open_located(located, view, context).await
@@ -134,7 +134,7 @@ impl LspService {
         &self,
         path: &str,
         context: &ToolContext,
-    ) -> Result<(OpenTarget, bool), ServerProcessError> {
+    ) -> Result<(OpenTarget, bool), ServerError> {
         let view = self.view(context);
         let (located, is_folder) = blocking(&view, path, locate_any).await?;
         Ok((self.open_located(located, view, context).await?, is_folder))
@@ -149,7 +149,7 @@ impl LspService {
         located: LocatedFile,
         view: ProjectView,
         context: &ToolContext,
-    ) -> Result<OpenTarget, ServerProcessError> {
+    ) -> Result<OpenTarget, ServerError> {
         let LocatedFile { path, root, kind } = located;
         let cancel = context.cancel.clone();
         let lease = self.servers.lease(kind, &root, context.trust, &cancel).await?;
@@ -174,7 +174,7 @@ impl OpenTarget {
     ///
     /// # Errors
     /// There is no such place.
-    pub(super) fn place(&self, line: u32, character: u32) -> Result<Value, ServerProcessError> {
+    pub(super) fn place(&self, line: u32, character: u32) -> Result<Value, ServerError> {
         let position = self.position(line, character)?;
         Ok(json!({"textDocument": {"uri": self.document.url}, "position": position}))
     }
@@ -183,16 +183,16 @@ impl OpenTarget {
     ///
     /// # Errors
     /// There is no such place.
-    pub(super) fn position(&self, line: u32, character: u32) -> Result<Position, ServerProcessError> {
+    pub(super) fn position(&self, line: u32, character: u32) -> Result<Position, ServerError> {
         let found = PositionIndex::new(&self.document.text, self.server().encoding).to_server(line, character);
-        found.map_err(ServerProcessError::lasting)
+        found.map_err(ServerError::lasting)
     }
 
     /// Sends a request to the server.
     ///
     /// # Errors
     /// As [`super::connection::LspConnection::request`].
-    pub(super) async fn ask(&self, method: &str, params: Value) -> Result<Value, ServerProcessError> {
+    pub(super) async fn ask(&self, method: &str, params: Value) -> Result<Value, ServerError> {
         let limit = self.deadline.saturating_duration_since(Instant::now());
         let connection = &self.server().connection;
         connection.request(method, params, limit, &self.cancel).await.map_err(|mut error| {
@@ -204,8 +204,8 @@ impl OpenTarget {
     }
 
     /// Returns the error for an answer that violates the protocol.
-    pub(super) fn invalid(&self, what: &str) -> ServerProcessError {
-        ServerProcessError::lasting(format!("{} answers with what are no {what}", self.server().connection.name))
+    pub(super) fn invalid(&self, what: &str) -> ServerError {
+        ServerError::lasting(format!("{} answers with what are no {what}", self.server().connection.name))
     }
 
     /// Returns why the server may not know the whole project, if that is so.
@@ -236,10 +236,10 @@ async fn blocking<T: Send + 'static>(
     view: &ProjectView,
     path: &str,
     work: impl FnOnce(&ProjectView, &str) -> Result<T, String> + Send + 'static,
-) -> Result<T, ServerProcessError> {
+) -> Result<T, ServerError> {
     let (view, path) = (view.clone(), path.to_owned());
     let done = tokio::task::spawn_blocking(move || work(&view, &path)).await;
-    done.unwrap_or_else(|error| Err(error.to_string())).map_err(ServerProcessError::lasting)
+    done.unwrap_or_else(|error| Err(error.to_string())).map_err(ServerError::lasting)
 }
 
 fn locate(view: &ProjectView, path: &str) -> Result<PathBuf, String> {
