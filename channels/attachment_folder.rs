@@ -71,17 +71,11 @@ impl AttachmentFolder {
     ///
     /// # Errors
     /// A write fails, or another object occupies the path; the error names it.
-    pub fn save(
-        &self,
-        session: &SessionKey,
-        message_key: &str,
-        files: &[IncomingFile],
-        cut: &str,
-    ) -> io::Result<SavedFiles> {
+    pub fn save(&self, session: &SessionKey, key: &str, files: &[IncomingFile], cut: &str) -> io::Result<SavedFiles> {
         if files.is_empty() && cut.is_empty() {
             return Ok(SavedFiles::default());
         }
-        let names = [self.name.to_owned(), hash(session.as_str(), 16), hash(message_key, 12)];
+        let names = [self.name.to_owned(), hash(session.as_str(), 16), hash(key, 12)];
         let mut folder = self.workspace()?;
         for name in &names {
             folder = open_subfolder(&folder, name)?;

@@ -8,6 +8,7 @@ use std::ops::Range;
 /// [`next_event`](Self::next_event). An event that the end of the stream cuts off is dropped, as the standard says.
 ///
 /// Names, ids and retry times of events are ignored: services put everything into the data.
+#[derive(Default)]
 pub struct SseReader {
     received: Vec<u8>,
     /// The offset of the first unread line.
@@ -16,8 +17,8 @@ pub struct SseReader {
     searched: usize,
     /// True if the last line ended with CR: an LF right after it belongs to the same line break.
     after_cr: bool,
-    /// True until the first line is read: only this line may begin with a byte order mark.
-    first_line: bool,
+    /// True once the first line is read: only this line may begin with a byte order mark.
+    has_begun: bool,
     /// The data lines of the event being read.
     data: Vec<u8>,
     has_data: bool,
@@ -33,17 +34,7 @@ pub struct EventTooLong;
 impl SseReader {
     /// Creates a reader; `limit` is the most bytes that one event may hold.
     pub fn new(limit: usize) -> Self {
-        Self {
-            received: Vec::new(),
-            line: 0,
-            searched: 0,
-            after_cr: false,
-            first_line: true,
-            data: Vec::new(),
-            has_data: false,
-            handed_out: false,
-            limit,
-        }
+        Self { limit, ..Self::default() }
     }
 
     pub fn push(&mut self, bytes: &[u8]) {
@@ -98,7 +89,7 @@ impl SseReader {
         let mut start = self.line;
         self.after_cr = self.received[end] == b'\r';
         self.line = end + 1;
-        if std::mem::take(&mut self.first_line) && self.received[start..end].starts_with(b"\xEF\xBB\xBF") {
+        if !std::mem::replace(&mut self.has_begun, true) && self.received[start..end].starts_with(b"\xEF\xBB\xBF") {
             start += 3;
         }
         Some(start..end)

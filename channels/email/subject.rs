@@ -14,24 +14,8 @@ const REPLY: &[&str] = &[
 ];
 /// Prefixes of forwarded mails, in lower case.
 const FORWARD: &[&str] = &[
-    "fw",
-    "fwd",
-    "wg",
-    "tr",
-    "rv",
-    "i",
-    "enc",
-    "vb",
-    "vl",
-    "pd",
-    "doorst",
-    "пересл",
-    "转发",
-    "轉發",
-    "转寄",
-    "轉寄",
-    "転送",
-    "전달",
+    "fw", "fwd", "wg", "tr", "rv", "i", "enc", "vb", "vl", "pd", "doorst", "пересл", "转发", "轉發", "转寄", "轉寄",
+    "転送", "전달",
 ];
 /// The maximum number of prefixes of one subject.
 const MAX_PREFIXES: usize = 20;
@@ -70,17 +54,17 @@ pub fn reply_subject(subject: &str, nameless: &str) -> String {
         rest = shorter;
     }
     let rest = if rest.is_empty() { nameless } else { rest };
-    cut_bytes(&format!("Re: {rest}"), MAX_BYTES)
+    cut_bytes(&format!("Re: {rest}"))
 }
 
 /// Returns the subject of a mail that begins a thread: the requested one, or else the first line of its text.
 pub fn new_subject(requested: Option<&str>, first_line: &str, nameless: &str) -> String {
     let requested = one_line(requested.unwrap_or_default());
     if !requested.is_empty() {
-        return cut_bytes(&requested, MAX_BYTES);
+        return cut_bytes(&requested);
     }
     let line = one_line(first_line);
-    if line.is_empty() { nameless.to_owned() } else { cut_bytes(&cut_chars(&line, MAX_LINE), MAX_BYTES) }
+    if line.is_empty() { nameless.to_owned() } else { cut_bytes(&cut_chars(&line)) }
 }
 
 /// Returns true if the first prefix of a subject marks a reply; a remark in brackets may follow it, as in `Re [EXT]: …`.
@@ -105,20 +89,20 @@ fn split_prefix(subject: &str) -> Option<(String, &str)> {
     (is_known && is_counter).then(|| (word, behind.trim_start()))
 }
 
-fn cut_chars(text: &str, max: usize) -> String {
-    if text.graphemes(true).count() <= max {
+fn cut_chars(text: &str) -> String {
+    if text.graphemes(true).count() <= MAX_LINE {
         return text.to_owned();
     }
-    let mut short: String = text.graphemes(true).take(max - 1).collect();
+    let mut short: String = text.graphemes(true).take(MAX_LINE - 1).collect();
     short.truncate(short.trim_end().len());
     short + "…"
 }
 
-fn cut_bytes(text: &str, max: usize) -> String {
-    if text.len() <= max {
+fn cut_bytes(text: &str) -> String {
+    if text.len() <= MAX_BYTES {
         return text.to_owned();
     }
-    let end = text.grapheme_indices(true).map(|(at, _)| at).take_while(|at| at + '…'.len_utf8() <= max).last();
+    let end = text.grapheme_indices(true).map(|(at, _)| at).take_while(|at| at + '…'.len_utf8() <= MAX_BYTES).last();
     format!("{}…", text[..end.unwrap_or(0)].trim_end())
 }
 

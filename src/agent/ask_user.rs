@@ -101,7 +101,7 @@ impl AskUserTool {
         self.secrets.redact(&mut content);
         let mut message = draft_to_sender(context, OutboxSlot::Question { id }, content)?;
         message.body.context.is_question = true;
-        let request = AnswerRequest {
+        let request = QuestionRequest {
             new: NewQuestion {
                 id,
                 turn: context.turn,
@@ -229,14 +229,14 @@ fn half_width_digit(c: char) -> char {
 }
 
 /// The rows of a question, which the asking turn commits.
-struct AnswerRequest {
+struct QuestionRequest {
     new: NewQuestion,
     message: OutboundDraft,
     bus: Arc<MessageBus>,
     is_written: AtomicBool,
 }
 
-impl WriteRows for AnswerRequest {
+impl WriteRows for QuestionRequest {
     fn write(&self, connection: &Connection) -> Result<(), StoreError> {
         // A turn that was stopped meanwhile asks no question.
         if inbox::is_cancelled(connection, self.new.turn)? {

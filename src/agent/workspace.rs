@@ -7,11 +7,9 @@ use std::path::{Path, PathBuf};
 
 use include_dir::{Dir, DirEntry, include_dir};
 
-static TEMPLATE: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/workspace");
+use crate::memory::MEMORY_FILE;
 
-/// The memory service writes this file from the store if it is missing. With the template's file, every fact would seem to have been
-/// removed by a person.
-const FROM_STORE: &str = "memory/MEMORY.md";
+static TEMPLATE: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/workspace");
 
 /// The file that marks a filled workspace.
 const MARKER: &str = ".daoyou-template";
@@ -72,7 +70,9 @@ fn fill(dir: &Path, template: &Dir<'_>, written: &mut Vec<PathBuf>) -> Result<()
                 make_dir(&path)?;
                 fill(dir, folder, written)?;
             }
-            DirEntry::File(file) if is_there || file.path() == Path::new(FROM_STORE) => {}
+            // The memory service writes MEMORY.md from the store if it is missing. With the template's file, every fact would seem to
+            // have been removed by a person.
+            DirEntry::File(file) if is_there || file.path() == Path::new(MEMORY_FILE) => {}
             DirEntry::File(file) => {
                 if write_new(&path, file.contents())? {
                     written.push(path);

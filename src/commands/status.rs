@@ -99,16 +99,11 @@ pub fn status(status: &Value, mut out: impl Write) -> io::Result<()> {
     write_lines(label("turns", "轮次"), &status["last_turns"], |turn| turn_line(turn, is_up(status)), &mut out)
 }
 
-/// Writes a line for each item of a list, the first one with `label`.
-fn write_lines(
-    mut label: String,
-    list: &Value,
-    line: impl Fn(&Value) -> String,
-    mut out: impl Write,
-) -> io::Result<()> {
+/// Writes a line for each item of a list, the first one with `lead`.
+fn write_lines(mut lead: String, list: &Value, line: impl Fn(&Value) -> String, mut out: impl Write) -> io::Result<()> {
     for item in render::items(list) {
-        writeln!(out, "{label}{}", line(item))?;
-        label = " ".repeat(LABEL_WIDTH);
+        writeln!(out, "{lead}{}", line(item))?;
+        lead = " ".repeat(LABEL_WIDTH);
     }
     Ok(())
 }

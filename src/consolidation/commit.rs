@@ -137,15 +137,8 @@ impl ConsolidationCommit {
         }
         session_memory::release_snapshot(connection, &task.session, task.epoch)?;
         let due_reason = now.due_reason.filter(|reason| !is_last || Some(reason) != task.state.due_reason.as_ref());
-        let state = SessionMemory {
-            cursor: *to,
-            overlap: *overlap,
-            summary: Some(id),
-            snapshot: None,
-            due_reason,
-            failures: 0,
-            retry_at: 0,
-        };
+        let summary = Some(id);
+        let state = SessionMemory { cursor: *to, overlap: *overlap, summary, due_reason, ..SessionMemory::default() };
         session_memory::put(connection, &task.session, task.epoch, &state)
     }
 }
@@ -157,14 +150,9 @@ pub(super) fn begin(connection: &Connection, session: &str, epoch: i64) -> Resul
 }
 
 /// Marks an epoch as consolidated.
-pub(super) fn close(
-    connection: &Connection,
-    session: &str,
-    epoch: i64,
-    read: &SessionMemory,
-) -> Result<(), StoreError> {
+pub(super) fn close(connection: &Connection, session: &str, epoch: i64, old: &SessionMemory) -> Result<(), StoreError> {
     let now = session_memory::get(connection, session, epoch)?;
-    if now.due_reason == read.due_reason {
+    if now.due_reason == old.due_reason {
         session_memory::put(connection, session, epoch, &SessionMemory { due_reason: None, retry_at: 0, ..now })?;
     }
     Ok(())

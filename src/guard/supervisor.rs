@@ -244,17 +244,12 @@ struct SandboxProgram {
 }
 
 impl SandboxProgram {
-    fn in_namespaces(
-        bwrap: &Path,
-        request: &ExecRequest,
-        private: &PrivateTemp,
-        is_root: bool,
-    ) -> Result<Self, String> {
+    fn in_namespaces(bwrap: &Path, request: &ExecRequest, temp: &PrivateTemp, is_root: bool) -> Result<Self, String> {
         let exe = fs::File::open(OWN_PROGRAM).map_err(|error| format!("this program: {error}"))?;
         // Bubblewrap runs this program inside the sandbox, where the program has no path.
         rustix::io::fcntl_setfd(&exe, rustix::io::FdFlags::empty()).map_err(|error| format!("fcntl: {error}"))?;
         let mut command = Command::new(bwrap);
-        command.args(bwrap_arguments(request, private, is_root)?);
+        command.args(bwrap_arguments(request, temp, is_root)?);
         command.arg(format!("/proc/self/fd/{}", exe.as_raw_fd())).env("TMPDIR", bubblewrap::TEMP);
         Ok(Self { command, _exe: Some(exe) })
     }
@@ -303,15 +298,11 @@ fn release(mut ours: UnixStream, child: Pid, confinement: &Confinement) -> Resul
 }
 
 /// Starts the shell without protection.
-fn start_unprotected(
-    request: &ExecRequest,
-    temp: &Path,
-    printed: Option<PipeWriter>,
-) -> Result<RunningCommand, String> {
+fn start_unprotected(request: &ExecRequest, temp: &Path, output: Option<PipeWriter>) -> Result<RunningCommand, String> {
     let mut shell = Command::new("/bin/sh");
     shell.arg("-c").arg(&request.command).current_dir(&request.folder).env("TMPDIR", temp).stdin(Stdio::null());
     shell.process_group(0);
-    set_outputs(&mut shell, printed)?;
+    set_outputs(&mut shell, output)?;
     let shell = shell.spawn().map_err(|error| format!("the shell did not start: {error}"))?;
     let shell = to_pid(shell.id()).ok_or("no process id")?;
     // If memory runs out, commands are killed before the gateway. Failure is harmless.

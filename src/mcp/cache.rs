@@ -61,15 +61,9 @@ impl ListingCache {
     ///
     /// # Errors
     /// The disk refuses the write.
-    pub(super) fn write(
-        &self,
-        server: &str,
-        fingerprint: &str,
-        listing: &ServerListing,
-        listed_at: i64,
-    ) -> io::Result<()> {
+    pub(super) fn write(&self, server: &str, fingerprint: &str, listing: &ServerListing, at: i64) -> io::Result<()> {
         fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.folder)?;
-        let cached = CachedListing { version: VERSION, listed_at, listing: listing.clone() };
+        let cached = CachedListing { version: VERSION, listed_at: at, listing: listing.clone() };
         let mut file = tempfile::NamedTempFile::new_in(&self.folder)?;
         file.write_all(&serde_json::to_vec(&cached)?)?;
         let path = self.path(server, fingerprint);

@@ -38,7 +38,7 @@ mod tools;
 
 pub use config::{EmbeddingsConfig, MemoryConfig};
 pub use entry::{MemoryEntry, MemoryKind, MemoryOrigin, MemorySource, NewMemoryEntry};
-pub use files::{MemoryFileState, MemoryFileWriter};
+pub use files::{MEMORY_FILE, MEMORY_FILE_LIMIT, MemoryFileState, MemoryFileWriter};
 pub use forgetting::{ForgetOutcome, drop_prompt_snapshots, forget};
 pub use indexer::{MessageIndexer, rebuild_index};
 pub use message_search::{HistoryHit, search_messages};

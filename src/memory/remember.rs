@@ -7,7 +7,7 @@ use super::learned::IMPLIED;
 use super::validation::validate_truncated;
 use super::{MemoryConfig, MemoryEntry, MemoryKind, MemoryOrigin, NewMemoryEntry, Owner, vectors, word_index};
 use crate::store::memories::{self, MemoryRow, NewMemory};
-use crate::store::{Connection, StoreError, now_ms};
+use crate::store::{Connection, StoreError};
 use crate::text::comparison_key;
 
 /// The outcome of remembering an entry.
@@ -166,7 +166,7 @@ pub fn apply_plan(
     }
     if matches!(new.kind, MemoryKind::Preference | MemoryKind::Case) {
         let name = (new.owner.as_str(), new.kind.as_str(), new.name.as_str());
-        for old in memories::replace_named(connection, name, id, now_ms())? {
+        for old in memories::replace_named(connection, name, id)? {
             word_index::remove(connection, old)?;
         }
     }

@@ -194,11 +194,10 @@ pub fn replace_named(
     connection: &Connection,
     (owner, kind, name): (&str, &str, &str),
     new: i64,
-    now: i64,
 ) -> Result<Vec<i64>, StoreError> {
     let sql = "UPDATE memories SET replaced_by = ?4, replaced_at = ?5
          WHERE owner = ?1 AND kind = ?2 AND name = ?3 AND name <> '' AND replaced_by IS NULL AND id <> ?4 RETURNING id";
-    select(connection, sql, params![owner, kind, name, new, now], |row| row.get(0))
+    select(connection, sql, params![owner, kind, name, new, now_ms()], |row| row.get(0))
 }
 
 /// Returns the number of current memories of an owner, except tasks and summaries.

@@ -186,13 +186,9 @@ impl Writer {
         self.enqueue(WriteJob::Alone(run), answered).await
     }
 
-    async fn enqueue<T>(
-        &self,
-        job: WriteJob,
-        answered: oneshot::Receiver<Result<T, StoreError>>,
-    ) -> Result<T, StoreError> {
+    async fn enqueue<T>(&self, job: WriteJob, done: oneshot::Receiver<Result<T, StoreError>>) -> Result<T, StoreError> {
         self.jobs.send(job).await.map_err(|_| StoreError::Closed)?;
-        answered.await.map_err(|_| StoreError::Closed)?
+        done.await.map_err(|_| StoreError::Closed)?
     }
 
     /// Finishes the enqueued writes, then ends the thread.

@@ -36,17 +36,12 @@ impl SupervisorClient {
     ///
     /// # Errors
     /// The system refuses to start it.
-    pub(super) fn start(
-        exe: &Path,
-        environment: &[(String, String)],
-        stdout: Stdio,
-        stderr: Stdio,
-    ) -> io::Result<Self> {
+    pub(super) fn start(exe: &Path, env: &[(String, String)], stdout: Stdio, stderr: Stdio) -> io::Result<Self> {
         let (ours, theirs) = StdUnixStream::pair()?;
         let supervisor = Command::new(exe)
             .arg(EXEC_COMMAND)
             .env_clear()
-            .envs(environment.iter().map(|(name, value)| (name, value)))
+            .envs(env.iter().map(|(name, value)| (name, value)))
             .stdin(Stdio::from(OwnedFd::from(theirs)))
             .stdout(stdout)
             .stderr(stderr)

@@ -129,13 +129,8 @@ impl MailIntake {
     }
 
     /// Handles a mail that was not fetched because of its size.
-    async fn take_header(
-        &self,
-        arrived: &ArrivedMail,
-        header: &[u8],
-        bytes: u64,
-    ) -> Result<IntakeOutcome, IntakeError> {
-        let mail = parse_mail(header, &ParseLimits::default());
+    async fn take_header(&self, arrived: &ArrivedMail, head: &[u8], bytes: u64) -> Result<IntakeOutcome, IntakeError> {
+        let mail = parse_mail(head, &ParseLimits::default());
         let limit = format_size(self.max_size);
         let reason = format!("it is larger than {limit}");
         let Some(identity) = MailIdentity::of(&mail, &arrived.key) else { return self.skip(arrived, &reason).await };

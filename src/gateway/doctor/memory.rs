@@ -6,13 +6,8 @@ use daoyou_channels::Finding;
 
 use super::check::{DoctorCheck, Repair};
 use crate::guard::{Jail, JailError};
-use crate::memory::Identities;
+use crate::memory::{Identities, MEMORY_FILE, MEMORY_FILE_LIMIT};
 use crate::store::inspection::DatabaseInspection;
-
-/// The file of facts that people may edit, in the workspace.
-const MEMORY_FILE: &str = "memory/MEMORY.md";
-/// The largest file that is read, in bytes.
-const MEMORY_FILE_LIMIT: u64 = 4_000_000;
 
 /// Checks the word index; a store of another format has none.
 pub fn index(inspection: &DatabaseInspection, runs: bool, identities: &Identities) -> Option<DoctorCheck> {

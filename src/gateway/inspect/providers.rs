@@ -309,11 +309,8 @@ fn calls_of<'a>(calls: &'a TrialCalls, service: &str) -> impl Iterator<Item = &'
 }
 
 /// Returns the failure of a service's trial call, or else of its probe.
-fn deciding_error<'a>(
-    answer: &'a Result<ProviderProbe, LlmError>,
-    call: Option<&'a TrialCall>,
-) -> Option<&'a LlmError> {
-    match (call, answer) {
+fn deciding_error<'a>(probe: &'a Result<ProviderProbe, LlmError>, call: Option<&'a TrialCall>) -> Option<&'a LlmError> {
+    match (call, probe) {
         (Some((_, result)), _) => result.as_ref().err(),
         // Some services do not list their models.
         (None, Ok(ProviderProbe { models: Err(_), status: 404 | 405, .. })) => None,

@@ -7,5 +7,5 @@ mod page;
 mod state;
 mod writer;
 
-pub use state::MemoryFileState;
+pub use state::{MEMORY_FILE, MEMORY_FILE_LIMIT, MemoryFileState};
 pub use writer::MemoryFileWriter;

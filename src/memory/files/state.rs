@@ -10,10 +10,10 @@ use crate::guard::{Jail, JailError};
 use crate::store::memory_queries::OwnerFacts;
 use crate::tools::MEMORY_FOLDER;
 
-/// The path of the facts in the workspace.
-pub const MEMORY: &str = "memory/MEMORY.md";
+/// The path of the facts in the workspace, which people may edit.
+pub const MEMORY_FILE: &str = "memory/MEMORY.md";
 /// The largest file that is read, in bytes.
-const LIMIT: u64 = 4_000_000;
+pub const MEMORY_FILE_LIMIT: u64 = 4_000_000;
 
 /// The modification time and the length of a file; `None` if there is none.
 pub type MemoryFileStamp = Option<(SystemTime, u64)>;
@@ -65,7 +65,7 @@ impl MemoryFileState {
 
 /// Returns the stamp of MEMORY.md.
 pub fn stamp(workspace: &Path) -> MemoryFileStamp {
-    let metadata = workspace.join(MEMORY).symlink_metadata().ok()?;
+    let metadata = workspace.join(MEMORY_FILE).symlink_metadata().ok()?;
     Some((metadata.modified().ok()?, metadata.len()))
 }
 
@@ -133,15 +133,10 @@ pub fn older_histories(workspace: &Path) -> Vec<String> {
 ///
 /// # Errors
 /// The file cannot be written; the error is a text.
-pub fn replace(
-    workspace: &Path,
-    file: &str,
-    before: Option<&str>,
-    text: &str,
-) -> Result<Option<MemoryFileStamp>, String> {
-    let jail = jail(workspace).map_err(|error| error.to_string())?;
+pub fn replace(folder: &Path, file: &str, before: Option<&str>, text: &str) -> Result<Option<MemoryFileStamp>, String> {
+    let jail = jail(folder).map_err(|error| error.to_string())?;
     let mut unusable = None;
-    let is_unchanged = || match read(workspace, file) {
+    let is_unchanged = || match read(folder, file) {
         FileRead::Missing => before.is_none(),
         FileRead::Text { text, .. } => before == Some(text.as_str()),
         FileRead::Unusable(reason) => {
@@ -172,7 +167,7 @@ pub fn write_older_history(workspace: &Path, log: &str) -> Result<bool, String> 
 }
 
 fn jail(workspace: &Path) -> std::io::Result<Jail> {
-    Jail::open_strict(workspace, Vec::new(), LIMIT)
+    Jail::open_strict(workspace, Vec::new(), MEMORY_FILE_LIMIT)
 }
 
 #[cfg(test)]
@@ -198,7 +193,7 @@ mod tests {
         let mut kept = 0;
         for round in 0..200_u64 {
             let workspace = tempfile::tempdir().unwrap();
-            let page = workspace.path().join(MEMORY);
+            let page = workspace.path().join(MEMORY_FILE);
             std::fs::create_dir(page.parent().unwrap()).unwrap();
             let editor = std::thread::spawn({
                 let page = page.clone();
@@ -209,7 +204,7 @@ mod tests {
                     std::fs::write(&page, "- by hand\n").unwrap();
                 }
             });
-            let written = replace(workspace.path(), MEMORY, None, "- template\n").unwrap();
+            let written = replace(workspace.path(), MEMORY_FILE, None, "- template\n").unwrap();
             editor.join().unwrap();
             let text = std::fs::read_to_string(&page).unwrap();
             assert_eq!(text, "- by hand\n", "round {round}, {written:?}");
@@ -224,7 +219,7 @@ mod tests {
     #[test]
     fn an_edit_right_after_a_write_is_detected() {
         let workspace = tempfile::tempdir().unwrap();
-        let page = workspace.path().join(MEMORY);
+        let page = workspace.path().join(MEMORY_FILE);
         for round in 0..100 {
             let text = format!("- fact {round}\n");
             let editor = std::thread::spawn({
@@ -237,7 +232,7 @@ mod tests {
                 }
             });
             let before = std::fs::read_to_string(&page).ok();
-            let stamped = replace(workspace.path(), MEMORY, before.as_deref(), &text).unwrap().unwrap();
+            let stamped = replace(workspace.path(), MEMORY_FILE, before.as_deref(), &text).unwrap().unwrap();
             editor.join().unwrap();
             assert_ne!(stamped, stamp(workspace.path()), "round {round}");
         }

@@ -11,7 +11,7 @@ use uuid::Uuid;
 
 use super::history;
 use super::import::{PageContext, import, record_rendering};
-use super::state::{FileRead, MEMORY, older_histories, read, replace, stamp as stamp_of, write_older_history};
+use super::state::{FileRead, MEMORY_FILE, older_histories, read, replace, stamp as stamp_of, write_older_history};
 use crate::crash;
 use crate::live::LivePart;
 use crate::memory::forgetting::CHANGED_SUMMARIES_KEY;
@@ -171,16 +171,16 @@ impl MemoryService {
             Language::Zh => "私人",
         };
         for _ in 0..MAX_TRIES {
-            let (before, is_fresh, stamp) = match self.in_workspace(|at| read(at, MEMORY)).await {
+            let (before, is_fresh, stamp) = match self.in_workspace(|at| read(at, MEMORY_FILE)).await {
                 FileRead::Missing => (None, false, None),
                 FileRead::Text { text, is_fresh, stamp } => (Some(text), is_fresh, stamp),
                 FileRead::Unusable(reason) => {
-                    self.files.log_once(MEMORY, Some(&reason));
+                    self.files.log_once(MEMORY_FILE, Some(&reason));
                     self.files.set_seen(Some(stamp_of(&settings.workspace)));
                     return Ok(FileProgress::Complete);
                 }
             };
-            self.files.log_once(MEMORY, None);
+            self.files.log_once(MEMORY_FILE, None);
             // An empty file counts as lost. To forget everything, a person removes the bullets and keeps the heading.
             let is_lost = before.as_ref().is_none_or(|text| text.trim().is_empty());
             let page = if is_lost { TEMPLATE.to_owned() } else { before.clone().unwrap_or_default() };
@@ -206,11 +206,11 @@ impl MemoryService {
             if before.as_ref() != Some(&rendering.text) {
                 crash::point("memory_file_begun", &rendering.text);
                 let (text, expected) = (rendering.text.clone(), before.clone());
-                match self.in_workspace(move |at| replace(at, MEMORY, expected.as_deref(), &text)).await {
+                match self.in_workspace(move |at| replace(at, MEMORY_FILE, expected.as_deref(), &text)).await {
                     Ok(Some(stamp)) => self.files.set_seen(Some(stamp)),
                     Ok(None) => continue,
                     Err(reason) => {
-                        self.files.log_once(MEMORY, Some(&reason));
+                        self.files.log_once(MEMORY_FILE, Some(&reason));
                         self.files.set_seen(Some(stamp));
                         return Ok(FileProgress::Complete);
                     }

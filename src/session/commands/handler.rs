@@ -375,10 +375,7 @@ impl ControlCommands for CommandHandler {
     }
 
     async fn answer_command(&self, message: &InboundMessage) -> Result<CommandAnswer, StoreError> {
-        let reply = || fill(self.context.phrases.unknown_command, &[&format!("`{}`", message.content.trim())]);
-        let Some(command) = SlashCommand::parse(&message.content) else {
-            return Ok(CommandAnswer { reply: reply(), error: None, model: None });
-        };
+        let command = SlashCommand::parse(&message.content).expect("`control_command` has recognized it");
         let row = self.row_of(message)?;
         let CommandReply { reply, change, error } = self.answer(&command, &row).await?;
         let model = if let SessionChange::Model(model) = change { Some(model) } else { None };

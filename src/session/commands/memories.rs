@@ -86,12 +86,9 @@ async fn similar_memories(
         text: words.to_owned(),
         owners: owners(owner),
         kinds: KINDS.to_vec(),
-        messages: false,
-        session: None,
-        since: None,
-        until: None,
         least: 0.2,
         limit: LISTED,
+        ..RecallQuery::default()
     };
     let hits = context.memory.find(query).await?;
     let ids = hits.into_iter().filter_map(|hit| match hit.found {

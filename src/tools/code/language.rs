@@ -24,35 +24,29 @@ pub(super) enum CodeLanguage {
 }
 
 impl CodeLanguage {
-    /// Returns the names by which models call the language, the canonical one first.
-    fn names(self) -> &'static [&'static str] {
+    /// Returns the names by which models call the language, the canonical one first; the extensions of its files; and its grammar.
+    /// A header file counts as C++, whose grammar parses nearly all C headers as well.
+    fn facts(self) -> (&'static [&'static str], &'static [&'static str], Language) {
+        use {tree_sitter_javascript as js, tree_sitter_typescript as ts};
         match self {
-            Self::C => &["c"],
-            Self::Cpp => &["cpp", "c++", "cc", "cxx"],
-            Self::Go => &["go", "golang"],
-            Self::Java => &["java"],
-            Self::JavaScript => &["javascript", "js", "jsx"],
-            Self::Python => &["python", "py"],
-            Self::Rust => &["rust", "rs"],
-            Self::Tsx => &["tsx"],
-            Self::TypeScript => &["typescript", "ts"],
+            Self::C => (&["c"], &["c"], tree_sitter_c::LANGUAGE.into()),
+            Self::Cpp => (
+                &["cpp", "c++", "cc", "cxx"],
+                &["cpp", "cc", "cxx", "hpp", "hh", "hxx", "h"],
+                tree_sitter_cpp::LANGUAGE.into(),
+            ),
+            Self::Go => (&["go", "golang"], &["go"], tree_sitter_go::LANGUAGE.into()),
+            Self::Java => (&["java"], &["java"], tree_sitter_java::LANGUAGE.into()),
+            Self::JavaScript => (&["javascript", "js", "jsx"], &["js", "jsx", "mjs", "cjs"], js::LANGUAGE.into()),
+            Self::Python => (&["python", "py"], &["py", "pyi"], tree_sitter_python::LANGUAGE.into()),
+            Self::Rust => (&["rust", "rs"], &["rs"], tree_sitter_rust::LANGUAGE.into()),
+            Self::Tsx => (&["tsx"], &["tsx"], ts::LANGUAGE_TSX.into()),
+            Self::TypeScript => (&["typescript", "ts"], &["ts", "mts", "cts"], ts::LANGUAGE_TYPESCRIPT.into()),
         }
     }
 
-    /// Returns the extensions of the language's files. A header file counts as C++, whose grammar parses nearly all C headers as
-    /// well.
-    fn endings(self) -> &'static [&'static str] {
-        match self {
-            Self::C => &["c"],
-            Self::Cpp => &["cpp", "cc", "cxx", "hpp", "hh", "hxx", "h"],
-            Self::Go => &["go"],
-            Self::Java => &["java"],
-            Self::JavaScript => &["js", "jsx", "mjs", "cjs"],
-            Self::Python => &["py", "pyi"],
-            Self::Rust => &["rs"],
-            Self::Tsx => &["tsx"],
-            Self::TypeScript => &["ts", "mts", "cts"],
-        }
+    fn names(self) -> &'static [&'static str] {
+        self.facts().0
     }
 
     /// Returns the canonical name.
@@ -75,7 +69,7 @@ impl CodeLanguage {
     /// Returns the language of a file by its extension.
     pub(super) fn of_path(path: &Path) -> Option<Self> {
         let ending = path.extension()?.to_str()?;
-        let has_ending = |language: &Self| language.endings().iter().any(|known| known.eq_ignore_ascii_case(ending));
+        let has_ending = |language: &Self| language.facts().1.iter().any(|known| known.eq_ignore_ascii_case(ending));
         Self::VARIANTS.iter().copied().find(has_ending)
     }
 
@@ -95,17 +89,7 @@ impl CodeLanguage {
     }
 
     pub(super) fn grammar(self) -> Language {
-        match self {
-            Self::C => tree_sitter_c::LANGUAGE.into(),
-            Self::Cpp => tree_sitter_cpp::LANGUAGE.into(),
-            Self::Go => tree_sitter_go::LANGUAGE.into(),
-            Self::Java => tree_sitter_java::LANGUAGE.into(),
-            Self::JavaScript => tree_sitter_javascript::LANGUAGE.into(),
-            Self::Python => tree_sitter_python::LANGUAGE.into(),
-            Self::Rust => tree_sitter_rust::LANGUAGE.into(),
-            Self::Tsx => tree_sitter_typescript::LANGUAGE_TSX.into(),
-            Self::TypeScript => tree_sitter_typescript::LANGUAGE_TYPESCRIPT.into(),
-        }
+        self.facts().2
     }
 }
 

@@ -6,7 +6,7 @@ use super::text_stream::TextStream;
 use crate::tools::OutputLimit;
 
 /// The requested part of a text.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(super) struct PageRequest {
     /// The first line, starting from 1.
     pub line: usize,
@@ -50,6 +50,7 @@ pub(super) fn read_page<R: Read>(
     page.finish(size)
 }
 
+#[derive(Default)]
 struct PageBuilder {
     request: PageRequest,
     shown: String,
@@ -71,19 +72,7 @@ struct PageBuilder {
 
 impl PageBuilder {
     fn new(request: PageRequest) -> Self {
-        Self {
-            request,
-            shown: String::new(),
-            chars: 0,
-            lines: 0,
-            line: request.line,
-            part: String::new(),
-            part_chars: 0,
-            skip: request.column - 1,
-            is_open: false,
-            next: None,
-            has_invalid: false,
-        }
+        Self { request, line: request.line, skip: request.column - 1, ..Self::default() }
     }
 
     /// Adds a line or a part of a line.
