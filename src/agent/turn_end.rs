@@ -31,7 +31,7 @@ use crate::turn::progress::{ContextStep, Spending, StepBody, TurnProgress, sessi
 use crate::{crash, cron, memory};
 
 /// The messages that a turn adds to its session.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub enum SessionAppend {
     Nothing,
     /// The user's message, the journal's steps with open calls closed by `reason`, and the reply. The commit itself reads the
@@ -49,7 +49,7 @@ pub enum SessionAppend {
 }
 
 /// The data that the end commit of a turn writes.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct TurnEnd {
     pub turn: Uuid,
     /// The messages that the turn answers; the reply goes to the last one's chat.
@@ -81,23 +81,24 @@ impl TurnEnd {
         rules: &Arc<cron::CronSettings>,
         retries: &RetryScheduler,
     ) -> EndResult {
-        let Some(last) = self.rows.last() else { return EndResult::default() };
+        let end = Arc::new(self);
+        let Some(last) = end.rows.last() else { return EndResult::default() };
         let session = SessionKey::from(last.session.as_str());
-        let ids: Vec<Uuid> = self.rows.iter().map(|row| row.id).collect();
+        let ids: Vec<Uuid> = end.rows.iter().map(|row| row.id).collect();
         let begun = Instant::now();
         let failed = |error: &StoreError| {
-            tracing::error!(turn = %self.turn, %session, %error, "the end of a turn could not be written; its session waits");
+            tracing::error!(turn = %end.turn, %session, %error, "the end of a turn could not be written; its session waits");
         };
-        let (CommittedEnd { written, followed }, outcome) = match self.commit_until(bus, rules, failed).await {
-            Ok(committed) => (committed, self.outcome()),
+        let (CommittedEnd { written, followed }, outcome) = match end.commit_until(bus, rules, failed).await {
+            Ok(committed) => (committed, end.outcome()),
             Err(StoreError::Closed) => return std::future::pending().await,
-            Err(error) => (self.write_failure(bus, rules, &error).await, TurnOutcome::Failed("internal")),
+            Err(error) => (end.write_failure(bus, rules, &error).await, TurnOutcome::Failed("internal")),
         };
         crash::point("end_committed", &last.content);
         let turns = &bus.metrics().turns;
         turns.phase(TurnPhase::End, begun.elapsed());
-        turns.ended(outcome, self.rows.first().unwrap_or(last).age());
-        bus.turn_ended(self.turn, outcome.error());
+        turns.ended(outcome, end.rows.first().unwrap_or(last).age());
+        bus.turn_ended(end.turn, outcome.error());
         bus.inbound_ended(&session, &ids);
         followed.wake(bus, retries, &last.channel);
         written
@@ -113,12 +114,12 @@ impl TurnEnd {
     ) -> CommittedEnd {
         let turn = self.turn;
         tracing::error!(%turn, %error, "the end of a turn cannot be written; its sender gets an error");
-        let end = Self {
+        let end = Arc::new(Self {
             reply: self.phrases.internal.to_owned(),
             error: Some("internal"),
             is_isolated: self.is_isolated,
             ..Self::bare(turn, self.rows.clone(), self.phrases)
-        };
+        });
         let failed = |error: &StoreError| tracing::error!(%turn, %error, "the error of a turn could not be written");
         match end.commit_until(bus, rules, failed).await {
             Ok(committed) => return committed,
@@ -146,7 +147,7 @@ impl TurnEnd {
 
     /// Commits the end, and retries until the store accepts it or permanently rejects it; `failed` gets the error of each try.
     async fn commit_until(
-        &self,
+        self: &Arc<Self>,
         bus: &Arc<MessageBus>,
         rules: &Arc<cron::CronSettings>,
         failed: impl Fn(&StoreError) + Send,
@@ -304,7 +305,8 @@ impl TurnEnd {
         // With an unreadable journal, only the message and the error are added.
         let mut progress = TurnProgress::read(&steps).unwrap_or_default();
         if let Some(answer) = answer.filter(|_| progress.answer.is_none()) {
-            self.append_answer(connection, &mut progress, context, answer)?;
+            let last = steps.last().map(|step| (step.seq, step.hash.clone()));
+            self.append_answer(connection, (&mut progress, last), context, answer)?;
         }
         let spending = progress.spending.clone();
         let context = context.or(progress.context.as_ref());
@@ -338,12 +340,12 @@ impl TurnEnd {
         Ok(AppendedTurn { is_learned, is_redacted, taint, has_read_memory })
     }
 
-    /// Adds the model's answer to the journal and to `progress`, after the `context` if the journal does not contain it yet: it may
-    /// be the first one, or one that was compacted since.
+    /// Adds the model's answer to the journal, after its `last` step, and to `progress`. Adds the `context` before it if the journal
+    /// does not contain it yet: it may be the first one, or one that was compacted since.
     fn append_answer(
         &self,
         connection: &Connection,
-        progress: &mut TurnProgress,
+        (progress, last): (&mut TurnProgress, Option<(i64, String)>),
         context: Option<&ContextStep>,
         answer: &StepBody,
     ) -> Result<(), StoreError> {
@@ -351,9 +353,10 @@ impl TurnEnd {
         let context = context.cloned().map(StepBody::Context);
         let steps: Vec<StepBody> = context.into_iter().chain([answer.clone()]).collect();
         let bodies = steps.iter().map(serde_json::to_string).collect::<Result<Vec<_>, _>>()?;
-        turn_steps::append_all(
+        turn_steps::append_after(
             connection,
             self.turn,
+            last,
             steps.iter().zip(&bodies).map(|(step, body)| (step.kind(), body.as_str())),
         )?;
         steps.into_iter().for_each(|step| progress.apply(step));
@@ -466,7 +469,7 @@ impl AppliedFollowUps {
 }
 
 /// The person for whom a turn runs, and the question of that person.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct TurnLearning {
     service: Arc<MemoryService>,
     owner: Owner,

@@ -103,7 +103,7 @@ impl TurnRunner {
             self.running.lock().remove(&turn);
             return must_recheck;
         }
-        let end = TurnEnd { is_isolated, ..self.end_of(&started, outcome, &state) };
+        let end = TurnEnd { is_isolated, ..self.end_of(&started, outcome, &mut state) };
         if state.has_begun {
             emit_end(&events, &end, &state.progress);
         }
@@ -180,7 +180,12 @@ impl TurnRunner {
     }
 
     /// The one place where an error becomes a reply and a line of the log.
-    fn end_of(&self, started: &StartedTurn, outcome: Result<MessageOutcome, TurnError>, state: &RunState) -> TurnEnd {
+    fn end_of(
+        &self,
+        started: &StartedTurn,
+        outcome: Result<MessageOutcome, TurnError>,
+        state: &mut RunState,
+    ) -> TurnEnd {
         let StartedTurn { turn, session, rows, .. } = started;
         let mut end =
             TurnEnd { memory_update: self.memory_update(started), ..TurnEnd::bare(*turn, rows.clone(), self.phrases) };
@@ -215,7 +220,7 @@ impl TurnRunner {
             return TurnEnd { state: MessageStatus::Dead, ..end };
         }
         let reason = code.map_or("not run: the turn had ended", ErrorCode::open_calls_reason);
-        let context = state.progress.context.clone().map(Box::new);
+        let context = state.progress.context.take().map(Box::new);
         let user = match &context {
             Some(context) => context.stored_message(),
             None => ChatMessage::User {
@@ -223,7 +228,7 @@ impl TurnRunner {
                 images: attachments::images(rows),
             },
         };
-        let answer = state.progress.answer_step().map(Box::new);
+        let answer = state.progress.take_answer_step().map(Box::new);
         TurnEnd { append: SessionAppend::Turn { user, context, answer, reason }, ..end }
     }
 

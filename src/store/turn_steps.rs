@@ -39,9 +39,19 @@ pub fn append_all<'a>(
     turn: Uuid,
     steps: impl IntoIterator<Item = (&'a str, &'a str)>,
 ) -> Result<i64, StoreError> {
-    let turn = turn.to_string();
     let sql = "SELECT seq, hash FROM turn_steps WHERE turn = ? ORDER BY seq DESC LIMIT 1";
-    let last: Option<(i64, String)> = select_optional(connection, sql, [&turn], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    let last = select_optional(connection, sql, [turn.to_string()], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    append_after(connection, turn, last, steps)
+}
+
+/// Appends steps as `(kind, body)` after the `last` one, given as its seq and hash; returns the seq of the last one.
+pub fn append_after<'a>(
+    connection: &Connection,
+    turn: Uuid,
+    last: Option<(i64, String)>,
+    steps: impl IntoIterator<Item = (&'a str, &'a str)>,
+) -> Result<i64, StoreError> {
+    let turn = turn.to_string();
     let (mut seq, mut hash) = last.unwrap_or((-1, String::new()));
     for (kind, body) in steps {
         (seq, hash) = (seq + 1, chain_hash(&hash, body));

@@ -259,10 +259,10 @@ impl TurnProgress {
         }
     }
 
-    /// Returns the step of the turn's answer, if there is one.
-    pub fn answer_step(&self) -> Option<StepBody> {
+    /// Takes the step of the turn's answer, if there is one.
+    pub fn take_answer_step(&mut self) -> Option<StepBody> {
         let active_ms = u64::try_from(self.active.as_millis()).unwrap_or(u64::MAX);
-        self.answer.clone().map(|response| StepBody::Response { response, active_ms })
+        self.answer.take().map(|response| StepBody::Response { response, active_ms })
     }
 
     /// Returns the provider of the last response; empty before the first.
