@@ -95,12 +95,12 @@ impl MemoryService {
     /// # Errors
     /// The store cannot be read.
     pub async fn relevant(&self, mut query: RelevanceQuery) -> Result<Vec<RecallHit>, StoreError> {
-        let Some(text) = without_fillers(&query.text) else { return Ok(Vec::new()) };
-        let written = std::mem::replace(&mut query.text, text);
         self.make_passages_ready(&query.owners).await?;
         if self.passages.are_empty(&query.owners) {
             return Ok(Vec::new());
         }
+        let Some(text) = without_fillers(&query.text) else { return Ok(Vec::new()) };
+        let written = std::mem::replace(&mut query.text, text);
         let mut found = Vec::new();
         if let Some(vector) = self.vector_of(&written).await {
             let of_reader = query.clone();
