@@ -21,7 +21,6 @@ use crate::origin::TurnOrigin;
 use crate::postprocess::ModelUse;
 use crate::profiles::AgentDirectory;
 use crate::store::inbox::InboxRow;
-use crate::store::messages::SessionHead;
 use crate::tools::ToolExecutor;
 use crate::turn::context::attachments;
 use crate::turn::context::compaction::compact;
@@ -54,20 +53,20 @@ pub struct Conversations {
 }
 
 impl Conversations {
-    /// Returns the agent that answers `last` in the session `head`. If the turn resumes from `context`, that is the agent with which
-    /// it began.
+    /// Returns the agent that answers `last` in a session with a `chosen` agent. If the turn resumes from `context`, that is the agent
+    /// with which it began.
     ///
     /// # Errors
     /// The agent does not exist any more.
     pub fn agent_of(
         &self,
-        head: &SessionHead,
+        chosen: Option<&str>,
         last: &InboxRow,
         context: Option<&ContextStep>,
     ) -> Result<TurnAgent, TurnError> {
         match context {
             Some(context) => TurnAgent::resumed(&self.agents, last, context.agent.as_deref()),
-            None => TurnAgent::of_message(&self.agents, last, head.agent.as_deref()),
+            None => TurnAgent::of_message(&self.agents, last, chosen),
         }
     }
 }
@@ -121,11 +120,11 @@ impl<'a> ConversationTurn<'a> {
             return Err(TurnError::new(ErrorCode::StateCorrupted, "journal").caused_by(damaged));
         }
         let Conversations { contexts, chains, parking, .. } = self.conversations;
-        let StartedTurn { session, last, rows, head, found_tools, .. } = self.started;
+        let StartedTurn { session, last, rows, agent: chosen, found_tools, .. } = self.started;
         if self.state.progress.context.is_none() {
             contexts.memory.import_by_hand().await;
         }
-        let mut agent = self.conversations.agent_of(head, last, self.state.progress.context.as_ref())?;
+        let mut agent = self.conversations.agent_of(chosen.as_deref(), last, self.state.progress.context.as_ref())?;
         if agent.is_undecided() {
             agent = match self.choose_agent(agent, written(&text)).await? {
                 ControlFlow::Continue(agent) => agent,

@@ -358,8 +358,8 @@ mod tests {
         let (wait_for_model, retries) = (Span::from_secs(60), Arc::default());
         let parking = Parking { bus: bus.clone(), retries, wait_for_model, phrases };
         let (session, last, cancel) = ("webhook:in:c".into(), rows[0].clone(), CancellationToken::new());
-        let (steps, head, found_tools) = Default::default();
-        let started = StartedTurn { turn, session, rows, last, steps, head, found_tools, cancel };
+        let (steps, agent, found_tools) = Default::default();
+        let started = StartedTurn { turn, session, rows, last, steps, agent, found_tools, cancel };
         let error = LlmError::new(LlmErrorKind::Server, "p", "HTTP 500");
         let failures = vec![error.clone()];
         let outage = ModelOutage { error, failures, providers: vec!["p".to_owned()], answer_count: 0 };

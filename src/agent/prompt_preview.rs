@@ -22,7 +22,8 @@ use crate::llm::{
 };
 use crate::metrics::Metrics;
 use crate::store::inbox::InboxRow;
-use crate::store::{Connection, session_tools};
+use crate::store::messages::{self, SessionHead};
+use crate::store::session_tools;
 use crate::tools::ToolEffect;
 use crate::turn::context::attachments;
 use crate::turn::context::conversation_context::wanted_model;
@@ -70,9 +71,11 @@ impl TurnRunner {
     pub async fn preview(&self, row: InboxRow) -> Result<PromptPreview, TurnError> {
         let Conversations { contexts, chains, tools, .. } = &self.conversations;
         let session = SessionKey::from(row.session.as_str());
-        let read = |connection: &Connection| session_tools::head_and_found(connection, session.as_str());
-        let (head, found_tools) = contexts.store.read_here(read)?;
-        let mut agent = self.conversations.agent_of(&head, &row, None)?;
+        let (chosen, found_tools) = contexts.store.read_here(|connection| {
+            let SessionHead { epoch, agent, .. } = messages::session(connection, session.as_str())?;
+            Ok((agent, session_tools::found(connection, session.as_str(), epoch)?))
+        })?;
+        let mut agent = self.conversations.agent_of(chosen.as_deref(), &row, None)?;
         // A preview asks no model.
         if let Some(last) =
             agent.profile.options().last().map(|option| option.agent.clone()).filter(|_| agent.is_undecided())
@@ -108,7 +111,7 @@ impl TurnRunner {
         let mut conversation = context.messages;
         conversation.push(ChatMessage::User { content: text, images: Vec::new() });
         let (turn, steps, cancel) = (last.turn, Vec::new(), CancellationToken::new());
-        let started = StartedTurn { turn, session, rows, last, steps, head, found_tools, cancel };
+        let started = StartedTurn { turn, session, rows, last, steps, agent: chosen, found_tools, cancel };
         let model = CapturingModel { chain: &chain, request: Mutex::default() };
         self.run_captured((&started, &agent), &model, &tools, (with_memory.text, conversation), found).await;
         let Some(request) = model.request.into_inner() else {

@@ -20,7 +20,7 @@ use crate::session::resets::Resets;
 use crate::session::retry_scheduler::RetryScheduler;
 use crate::session::session_ownership;
 use crate::store::inbox::{self, InboxRow, MessageStatus};
-use crate::store::messages::SessionHead;
+use crate::store::messages::{self, SessionHead};
 use crate::store::turn_steps::{self, TurnStepRow};
 use crate::store::{Connection, Durability, Store, StoreError, meta, session_tools};
 use crate::tools::{AgentScope, ToolContext};
@@ -66,8 +66,9 @@ pub struct StartedTurn {
     /// The last of these messages. Its chat gets the reply.
     pub last: InboxRow,
     pub steps: Vec<TurnStepRow>,
-    /// The session at the start of the turn, and the tools that `find_tools` has found in its conversation.
-    pub head: SessionHead,
+    /// The agent that `/agent` has chosen for the session.
+    pub agent: Option<String>,
+    /// The tools that `find_tools` has found in the conversation.
     pub found_tools: BTreeSet<String>,
     pub cancel: CancellationToken,
 }
@@ -143,17 +144,18 @@ impl TurnStarter {
                 if isolation == Isolation::Alone {
                     meta::set(connection, meta::ISOLATED_TURN, &turn.to_string())?;
                 }
+                let SessionHead { epoch, agent, ownership, .. } = messages::session(connection, &key)?;
                 if rows.iter().all(|row| command_of(row).is_none()) {
-                    session_ownership::begin(connection, &key, &rows, &settings.identities)?;
+                    session_ownership::begin(connection, (&key, ownership), &rows, &settings.identities)?;
                 }
-                let (head, found_tools) = session_tools::head_and_found(connection, &key)?;
+                let found_tools = session_tools::found(connection, &key, epoch)?;
                 // Registered inside the commit, so that a later `/stop` finds the turn here.
                 let cancel = CancellationToken::new();
                 if rows.iter().any(|row| row.cancel) {
                     cancel.cancel();
                 }
                 running.lock().insert(turn, cancel.clone());
-                Ok(Some(StartedTurn { turn, session: session.clone(), rows, last, steps, head, found_tools, cancel }))
+                Ok(Some(StartedTurn { turn, session: session.clone(), rows, last, steps, agent, found_tools, cancel }))
             })
             .await?;
         if let Some(started) = &started {
@@ -172,20 +174,19 @@ fn take_rows(
     collect: bool,
     retries: &RetryScheduler,
 ) -> Result<(Vec<InboxRow>, Vec<TurnStepRow>), StoreError> {
-    let limit = if collect { COLLECT_LIMIT } else { 1 };
-    let mut rows = inbox::open_of_session(connection, session, limit)?;
-    let Some(first) = rows.first().cloned() else { return Ok(Default::default()) };
+    let own = inbox::open_of_next_turn(connection, session)?;
+    let Some(first) = own.first() else { return Ok(Default::default()) };
     if first.state == MessageStatus::Waiting && !first.cancel && retries.must_wait(first.turn) {
         return Ok(Default::default());
     }
-    let mut own = inbox::of_turn(connection, first.turn)?;
-    own.retain(InboxRow::is_open);
     let steps = turn_steps::of_turn(connection, first.turn)?;
-    if first.state != MessageStatus::Queued || own.len() > 1 || !steps.is_empty() {
+    let has_begun = first.state != MessageStatus::Queued || own.len() > 1 || !steps.is_empty();
+    if !collect || has_begun || needs_own_turn(first) {
         return Ok((own, steps));
     }
-    let joins = |row: &InboxRow| row.state == MessageStatus::Queued && !needs_own_turn(row) && is_alike(row, &first);
-    let count = if needs_own_turn(&first) { 1 } else { 1 + rows.iter().skip(1).take_while(|row| joins(row)).count() };
+    let mut rows = inbox::open_of_session(connection, session, COLLECT_LIMIT)?;
+    let joins = |row: &InboxRow| row.state == MessageStatus::Queued && !needs_own_turn(row) && is_alike(row, first);
+    let count = 1 + rows.iter().skip(1).take_while(|row| joins(row)).count();
     rows.truncate(count);
     Ok((rows, steps))
 }

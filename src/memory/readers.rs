@@ -3,12 +3,14 @@
 use super::{Identities, Owner};
 use crate::bus::ReplyTarget;
 use crate::origin::TurnOrigin;
-use crate::store::messages::{Ownership, SessionHead};
-use crate::store::{Connection, StoreError, messages, ownership};
+use crate::store::messages::Ownership;
+use crate::store::{Connection, StoreError, ownership};
 
 /// A turn as far as its readers depend on it.
 pub struct AnsweredTurn<'a> {
     pub session: &'a str,
+    /// Others have written in the session.
+    pub is_shared: bool,
     /// The channel and the chat of the message.
     pub place: (&'a str, &'a str),
     pub origin: &'a TurnOrigin,
@@ -27,9 +29,8 @@ impl AnsweredTurn<'_> {
         person: Option<&Owner>,
         identities: &Identities,
     ) -> Result<bool, StoreError> {
-        let SessionHead { ownership, .. } = messages::session(connection, self.session)?;
         let is_sent_to_others = self.origin.settings.is_read_by_others;
-        if is_sent_to_others || ownership.is_shared || identities.is_read_by_token(self.session, person) {
+        if is_sent_to_others || self.is_shared || identities.is_read_by_token(self.session, person) {
             return Ok(true);
         }
         if !self.origin.runs_for_job_or_agent() {
@@ -50,7 +51,7 @@ mod tests {
     use crate::bus::InboundDraft;
     use crate::origin::{JobTurn, SubAgentTurn, TurnCause};
     use crate::store::inbox::{self, InboxRow};
-    use crate::store::{Durability, Store};
+    use crate::store::{Durability, Store, messages};
 
     #[tokio::test]
     async fn other_readers_of_a_turn_are_detected() {
@@ -111,7 +112,8 @@ mod tests {
                 ("where nobody wrote", row("webhook:in:new", job("webhook:in:new"), Trust::Owner)?, &owner, false),
             ] {
                 let (place, origin) = ((&*row.channel, &*row.chat_id), &TurnOrigin::parse(&row.origin));
-                let turn = AnsweredTurn { session: &row.session, place, origin };
+                let is_shared = ownership::of_session(connection, &row.session)?.is_shared;
+                let turn = AnsweredTurn { session: &row.session, is_shared, place, origin };
                 let is_read = turn.is_read_by_others(connection, Some(owner), &Identities::default())?;
                 assert_eq!(is_read, expected, "{what}");
             }

@@ -10,15 +10,16 @@ use crate::store::{Connection, StoreError, ownership, session_memory};
 const MAX_SEARCHED: u32 = 20_000;
 
 /// Records the writer of a turn in its first commit, so that a shared session is known as shared before the turn gets its context.
+/// `ownership` is that of the session before the turn.
 pub fn begin(
     connection: &Connection,
-    session: &str,
+    (session, ownership): (&str, Ownership),
     rows: &[InboxRow],
     identities: &Identities,
 ) -> Result<(), StoreError> {
     let Some(last) = rows.last().filter(|row| is_written(row)) else { return Ok(()) };
     let writer = identities.writer_of(last);
-    let Ownership { owner, is_shared } = ownership::of_session(connection, session)?;
+    let Ownership { owner, is_shared } = ownership;
     let Some(owner) = owner else { return begin_unowned(connection, session, identities, &writer) };
     let is_owner = owner == writer.as_str();
     if is_owner && !is_shared {
@@ -138,7 +139,7 @@ mod tests {
         let row = NewInboxRow { channel, sender: own(sender), trust, ..NewInboxRow::sample(id, session) };
         inbox::insert(connection, &row)?;
         let rows = inbox::of_turn(connection, id)?;
-        begin(connection, session, &rows, identities)?;
+        begin(connection, (session, ownership::of_session(connection, session)?), &rows, identities)?;
         let head = messages::append(connection, session, id, [("user", "{}".to_owned())].into_iter())?;
         let memory_update = SessionMemoryUpdate { writer: identities.writer_of(&rows[0]), consolidate_at: Some(3) };
         memory_update.write(connection, session, &head, sender == "full")

@@ -183,6 +183,15 @@ pub fn of_turn(connection: &Connection, turn: Uuid) -> Result<Vec<InboxRow>, Sto
     find_rows(connection, "inbox WHERE turn = ?1 ORDER BY seq", [turn.to_string()])
 }
 
+/// Returns the unfinished rows of the session's next turn in order: that of its lowest unfinished row.
+pub fn open_of_next_turn(connection: &Connection, session: &str) -> Result<Vec<InboxRow>, StoreError> {
+    let next = format!("SELECT turn FROM {}", open_rows("session = ?1 ORDER BY seq LIMIT 1"));
+    let mut rows: Vec<InboxRow> =
+        find_rows(connection, &format!("inbox WHERE turn = ({next}) ORDER BY seq"), [session])?;
+    rows.retain(InboxRow::is_open);
+    Ok(rows)
+}
+
 /// Returns the session's unfinished rows in order, at most `limit`.
 pub fn open_of_session(connection: &Connection, session: &str, limit: u32) -> Result<Vec<InboxRow>, StoreError> {
     find_open(connection, "session = ?1 ORDER BY seq LIMIT ?2", params![session, limit])

@@ -4,16 +4,13 @@ use std::collections::BTreeSet;
 
 use rusqlite::{Connection, params};
 
-use super::messages::SessionHead;
 use super::sql::{execute, select};
 use super::{StoreError, messages};
 
-/// Returns the head of a session, and the tools that were found in its current conversation.
-pub fn head_and_found(connection: &Connection, session: &str) -> Result<(SessionHead, BTreeSet<String>), StoreError> {
-    let head = messages::session(connection, session)?;
+/// Returns the tools that were found in a conversation of a session.
+pub fn found(connection: &Connection, session: &str, epoch: i64) -> Result<BTreeSet<String>, StoreError> {
     let sql = "SELECT tool FROM session_tools WHERE session = ? AND epoch = ?";
-    let found = select(connection, sql, params![session, head.epoch], |row| row.get(0))?;
-    Ok((head, found))
+    select(connection, sql, params![session, epoch], |row| row.get(0))
 }
 
 /// Adds tools that were found in the current conversation of a session, and removes those of its earlier conversations.

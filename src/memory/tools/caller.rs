@@ -3,7 +3,7 @@
 use crate::memory::{
     AnsweredTurn, MemoryEntry, MemoryError, MemoryKind, MemoryService, MemorySource, Owner, current_entry,
 };
-use crate::store::Connection;
+use crate::store::{Connection, ownership};
 use crate::text::one_line;
 use crate::tools::ToolContext;
 
@@ -29,7 +29,9 @@ pub async fn is_shared(service: &MemoryService, context: &ToolContext) -> Result
     let read = move |connection: &Connection| {
         let ToolContext { session, channel, chat_id, sender, trust, origin, .. } = &context;
         let person = settings.identities.owner_of(channel, sender, *trust);
-        let turn = AnsweredTurn { session: session.as_str(), place: (channel, chat_id), origin };
+        let (session, place) = (session.as_str(), (channel.as_str(), chat_id.as_str()));
+        let is_shared = ownership::of_session(connection, session)?.is_shared;
+        let turn = AnsweredTurn { session, is_shared, place, origin };
         turn.is_read_by_others(connection, person.as_ref(), &settings.identities)
     };
     Ok(service.store.read(read).await?)

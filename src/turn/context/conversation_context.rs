@@ -184,7 +184,8 @@ impl ContextBuilder {
         let is_fresh = origin.settings.fresh;
         let (mut conversation, log) = self.store.read_here(|connection| {
             let head = messages::session(connection, &key)?;
-            let turn = AnsweredTurn { session: &key, place: (&last.channel, &last.chat_id), origin: &origin };
+            let (is_shared, place) = (head.ownership.is_shared, (&*last.channel, &*last.chat_id));
+            let turn = AnsweredTurn { session: &key, is_shared, place, origin: &origin };
             let is_read_by_others = turn.is_read_by_others(connection, person.as_ref(), &settings.identities)?;
             let state = session_memory::get(connection, &key, head.epoch)?;
             let query = PromptMemoryQuery {
