@@ -129,7 +129,7 @@ mod request {
         let request = ChatRequest {
             model: "measured".to_owned(),
             system: "You are a helpful assistant. ".repeat(100).into(),
-            messages: (0..messages).map(message).collect(),
+            messages: (0..messages).map(|number| message(number).into()).collect(),
             images: Images::default(),
             tools: tools(),
             temperature: Some(0.1),

@@ -46,7 +46,7 @@ impl ConversationTurn<'_> {
             model: model.name(),
             system: SYSTEM.into(),
             images: Images::default(),
-            messages: vec![ChatMessage::user(question(&options, message))],
+            messages: vec![ChatMessage::user(question(&options, message)).into()],
             tools: Arc::default(),
             temperature: None,
             max_tokens: contexts.settings.max_tokens,

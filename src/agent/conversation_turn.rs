@@ -172,7 +172,7 @@ impl<'a> ConversationTurn<'a> {
         }
         let mut history = context.messages;
         let outcome = loop {
-            history.extend(self.state.progress.context.as_ref().map(ContextStep::message));
+            history.extend(self.state.progress.context.as_ref().map(|context| Arc::new(context.message())));
             let model = self.layered(&chain);
             let (messages, prompt) = (std::mem::take(&mut history), with_memory.text.clone());
             let outcome = self.run_loop((TurnLead::Model(&model), &agent), &tools, messages, prompt).await;
@@ -220,7 +220,7 @@ impl<'a> ConversationTurn<'a> {
             self.begin(&context, prompt).await;
         }
         let mut conversation = context.messages;
-        conversation.extend(self.state.progress.context.as_ref().map(ContextStep::message));
+        conversation.extend(self.state.progress.context.as_ref().map(|context| Arc::new(context.message())));
         let outcome = self.run_loop((TurnLead::Script(script), agent), tools, conversation, system.text.clone()).await;
         self.end_or_park(outcome?).await
     }
@@ -319,7 +319,7 @@ impl<'a> ConversationTurn<'a> {
         &mut self,
         (lead, agent): (TurnLead<'_>, &TurnAgent),
         executor: &ToolExecutor,
-        conversation: Vec<ChatMessage>,
+        conversation: Vec<Arc<ChatMessage>>,
         system: SerializedText,
     ) -> Result<LoopOutcome, TurnError> {
         let Conversations { contexts, middleware, images, temperature, .. } = self.conversations;

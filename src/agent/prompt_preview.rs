@@ -109,7 +109,7 @@ impl TurnRunner {
         text.push_str(&relevant_memories(&contexts.memory, &rows, &context).await);
         let with_memory = context.memory.in_prompt(system.clone());
         let mut conversation = context.messages;
-        conversation.push(ChatMessage::User { content: text, images: Vec::new() });
+        conversation.push(ChatMessage::user(text).into());
         let (turn, steps, cancel) = (last.turn, Vec::new(), CancellationToken::new());
         let started = StartedTurn { turn, session, rows, last, steps, agent: chosen, found_tools, cancel };
         let model = CapturingModel { chain: &chain, request: Mutex::default() };
@@ -136,7 +136,7 @@ impl TurnRunner {
         (started, agent): (&StartedTurn, &TurnAgent),
         model: &CapturingModel<'_>,
         executor: &crate::tools::ToolExecutor,
-        (system, conversation): (SerializedText, Vec<ChatMessage>),
+        (system, conversation): (SerializedText, Vec<Arc<ChatMessage>>),
         found_tools: std::collections::BTreeSet<String>,
     ) {
         let Conversations { contexts, middleware, images, temperature, approvals, .. } = &self.conversations;
@@ -244,10 +244,10 @@ fn parts_of(
     }
     if let Some((last, history)) = request.messages.split_last() {
         if !history.is_empty() {
-            let text: String = history.iter().map(text_of).collect();
+            let text: String = history.iter().map(|message| text_of(message)).collect();
             add("history", &text, ChatRequest { messages: vec![last.clone()], ..request.clone() })?;
         }
-        let messages = [history, &[ChatMessage::user("")]].concat();
+        let messages = [history, &[ChatMessage::user("").into()]].concat();
         add("message", &text_of(last), ChatRequest { messages, ..request.clone() })?;
     }
     let known: usize = parts.iter().map(|part| part.bytes).sum();

@@ -188,7 +188,7 @@ impl TurnAgent {
     pub fn message_text(
         &self,
         text: &str,
-        (store, owners, history, files): (&Store, &[Owner], &[ChatMessage], &[String]),
+        (store, owners, history, files): (&Store, &[Owner], &[Arc<ChatMessage>], &[String]),
     ) -> Result<Option<String>, StoreError> {
         let Some(prompt) = self.profile.prompt.as_ref().filter(|prompt| !prompt.needed().is_empty()) else {
             return Ok(None);
@@ -221,16 +221,16 @@ fn find(agents: &AgentDirectory, name: &str) -> Result<Arc<AgentProfile>, TurnEr
 }
 
 /// Returns the messages of people and of the agent in the last rounds.
-fn past_messages(history: &[ChatMessage]) -> Vec<PastMessage> {
+fn past_messages(history: &[Arc<ChatMessage>]) -> Vec<PastMessage> {
     let begins: Vec<usize> = history
         .iter()
         .enumerate()
-        .filter(|(_, message)| matches!(message, ChatMessage::User { .. }))
+        .filter(|(_, message)| matches!(***message, ChatMessage::User { .. }))
         .map(|(at, _)| at)
         .collect();
     let first = begins.len().checked_sub(PAST_ROUNDS).and_then(|at| begins.get(at)).copied().unwrap_or(0);
     let past = history.iter().skip(first).filter_map(|message| {
-        let content = match message {
+        let content = match &**message {
             ChatMessage::User { content, .. } => written(content).to_owned(),
             ChatMessage::Assistant { content, .. } => content.clone(),
             ChatMessage::Tool { .. } => return None,

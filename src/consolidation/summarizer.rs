@@ -211,7 +211,7 @@ impl Summarizer {
         ChatRequest {
             model: chain.current().model,
             system: TASK.into(),
-            messages: vec![ChatMessage::user(text)],
+            messages: vec![ChatMessage::user(text).into()],
             images: Images::default(),
             tools: Arc::new([spec()]),
             temperature: self.temperature,

@@ -103,7 +103,7 @@ impl KnownSecrets {
     }
 
     /// Returns false if neither a secret nor a part of one is in `text`.
-    fn may_occur_in(&self, text: &str) -> bool {
+    pub fn may_occur_in(&self, text: &str) -> bool {
         self.finder.as_ref().is_none_or(|finder| finder.is_match(text))
     }
 

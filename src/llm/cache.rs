@@ -41,7 +41,7 @@ mod tests {
         let request = || ChatRequest {
             model: "m".to_owned(),
             system: "s".into(),
-            messages: vec![ChatMessage::user("hi at 10:00")],
+            messages: vec![ChatMessage::user("hi at 10:00").into()],
             temperature: Some(0.0),
             ..ChatRequest::default()
         };
@@ -49,7 +49,7 @@ mod tests {
             request_key(provider, request, |text| text.split(" at ").next().unwrap_or_default().to_owned()).unwrap()
         };
         let usual = key("p", &request());
-        let later = ChatRequest { messages: vec![ChatMessage::user("hi at 11:00")], ..request() };
+        let later = ChatRequest { messages: vec![ChatMessage::user("hi at 11:00").into()], ..request() };
         assert_eq!(key("p", &later), usual);
         assert_ne!(key("q", &request()), usual);
         let picture = |bytes: &[u8]| Images::from_iter([("a.gif".to_owned(), Image::of(bytes).unwrap())]);
@@ -57,7 +57,7 @@ mod tests {
         for other in [
             ChatRequest { model: "n".to_owned(), ..request() },
             ChatRequest { system: "t".into(), ..request() },
-            ChatRequest { messages: vec![ChatMessage::assistant("hi at 10:00")], ..request() },
+            ChatRequest { messages: vec![ChatMessage::assistant("hi at 10:00").into()], ..request() },
             ChatRequest { tools: Arc::from([tool]), ..request() },
             ChatRequest { temperature: None, ..request() },
             ChatRequest { max_tokens: Some(1), ..request() },

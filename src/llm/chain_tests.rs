@@ -15,7 +15,7 @@ fn hello() -> Step {
 }
 
 fn request() -> ChatRequest {
-    ChatRequest { messages: vec![ChatMessage::user("hi")], ..ChatRequest::default() }
+    ChatRequest { messages: vec![ChatMessage::user("hi").into()], ..ChatRequest::default() }
 }
 
 fn models(urls: &[(&str, &str)]) -> Arc<Models> {

@@ -56,7 +56,7 @@ fn pieces(text: &str) -> Vec<&str> {
 }
 
 fn input_tokens(request: &ChatRequest) -> u64 {
-    let of_messages = request.messages.iter().map(|message| match message {
+    let of_messages = request.messages.iter().map(|message| match &**message {
         ChatMessage::User { content, .. } | ChatMessage::Tool { content, .. } => tokens(content),
         ChatMessage::Assistant { content, tool_calls, .. } => {
             tool_calls.iter().fold(tokens(content), |sum, call| sum + tokens(&call.arguments))
@@ -84,7 +84,7 @@ mod tests {
             ToolSpec { name: "list_dir".into(), description: String::new(), parameters: serde_json::json!({}) };
         for text in ["hello", "你能做什么", "list files", "2 + 3\nlist files"] {
             let request = ChatRequest {
-                messages: vec![ChatMessage::user(text)],
+                messages: vec![ChatMessage::user(text).into()],
                 tools: vec![list_dir.clone()].into(),
                 ..ChatRequest::default()
             };

@@ -19,7 +19,7 @@ pub struct ChatRequest {
     pub model: String,
     /// The system prompt. It has the same bytes in each turn, so that the service's prompt cache hits.
     pub system: SerializedText,
-    pub messages: Vec<ChatMessage>,
+    pub messages: Vec<Arc<ChatMessage>>,
     /// The images that the messages name and that are sent.
     pub images: Images,
     /// The tools; empty if the model gets none.

@@ -4,6 +4,7 @@
 //! one to the other at any point.
 
 use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::Arc;
 
 use super::remote::numbered_name;
 use crate::chat::{ChatMessage, ImageRef, ToolCall};
@@ -28,11 +29,11 @@ pub struct MessageFlaw(String);
 ///
 /// # Errors
 /// The first [`MessageFlaw`].
-pub fn check(messages: &[ChatMessage]) -> Result<(), MessageFlaw> {
+pub fn check<'a>(messages: impl IntoIterator<Item = &'a ChatMessage>) -> Result<(), MessageFlaw> {
     let mut ids = HashSet::new();
     let mut open: &[ToolCall] = &[];
     let mut before = None;
-    for (at, message) in messages.iter().enumerate() {
+    for (at, message) in messages.into_iter().enumerate() {
         let role = message.role();
         let flaw = |what: &str| Err(MessageFlaw(format!("message {at} ({role}): {what}")));
         if let ChatMessage::Tool { call_id, .. } = message {
@@ -78,14 +79,14 @@ pub fn check(messages: &[ChatMessage]) -> Result<(), MessageFlaw> {
 
 /// Repairs messages so that they pass [`check`], and returns the first flaw; valid messages stay as they are. The repair drops
 /// only results that belong to no call.
-pub fn repair(messages: &mut Vec<ChatMessage>) -> Option<MessageFlaw> {
-    let flaw = check(messages).err()?;
-    let known = messages.iter().flat_map(ChatMessage::tool_calls).map(|call| call.id.clone()).collect();
+pub fn repair(messages: &mut Vec<Arc<ChatMessage>>) -> Option<MessageFlaw> {
+    let flaw = check(messages.iter().map(Arc::as_ref)).err()?;
+    let known = messages.iter().flat_map(|message| message.tool_calls()).map(|call| call.id.clone()).collect();
     let mut repairer = HistoryRepairer { known, ..HistoryRepairer::default() };
     for message in std::mem::take(messages) {
-        repairer.take(message);
+        repairer.take(Arc::unwrap_or_clone(message));
     }
-    *messages = repairer.finish();
+    *messages = repairer.finish().into_iter().map(Arc::new).collect();
     Some(flaw)
 }
 
@@ -178,7 +179,7 @@ mod tests {
 
     /// The letters of a script: `u` is a user's message, `t` the model's text, `cXY` calls with the ids X and Y, `rX` the
     /// result of X. An upper-case letter means a message without text.
-    fn read(script: &str) -> Vec<ChatMessage> {
+    fn read(script: &str) -> Vec<Arc<ChatMessage>> {
         let message = |word: &str| {
             let (kind, ids) = word.split_at(1);
             let call = |id: char| ToolCall { id: id.to_string(), name: "x".to_owned(), arguments: "{}".to_owned() };
@@ -196,11 +197,15 @@ mod tests {
                 other => panic!("{other:?} is no kind of message"),
             }
         };
-        script.split_whitespace().map(message).collect()
+        script.split_whitespace().map(|word| Arc::new(message(word))).collect()
     }
 
-    fn write(messages: &[ChatMessage]) -> String {
-        let word = |message: &ChatMessage| match message {
+    fn check_all(messages: &[Arc<ChatMessage>]) -> Result<(), MessageFlaw> {
+        check(messages.iter().map(Arc::as_ref))
+    }
+
+    fn write(messages: &[Arc<ChatMessage>]) -> String {
+        let word = |message: &Arc<ChatMessage>| match &**message {
             ChatMessage::User { content, .. } => match content.as_str() {
                 NOT_SHOWN => "(before)".to_owned(),
                 NO_TEXT => "(empty)".to_owned(),
@@ -253,17 +258,17 @@ mod tests {
             ("u t", "the end: nothing is left to answer", "u t (on)"),
         ] {
             let mut messages = read(script);
-            assert_eq!(check(&messages).err().map_or(String::new(), |flaw| flaw.to_string()), flaw, "{script}");
+            assert_eq!(check_all(&messages).err().map_or(String::new(), |flaw| flaw.to_string()), flaw, "{script}");
             assert_eq!(repair(&mut messages).map_or(String::new(), |flaw| flaw.to_string()), flaw, "{script}");
             assert_eq!(write(&messages), repaired, "{script}");
-            assert_eq!(check(&messages), Ok(()), "{script}");
+            assert_eq!(check_all(&messages), Ok(()), "{script}");
         }
     }
 
     #[test]
     fn a_new_id_is_none_that_comes_later() {
         let mut messages = read("u ca ra ca ra u");
-        if let Some(ChatMessage::Assistant { tool_calls, .. }) = messages.get_mut(3) {
+        if let Some(ChatMessage::Assistant { tool_calls, .. }) = messages.get_mut(3).map(Arc::make_mut) {
             tool_calls.push(ToolCall { id: "a_2".to_owned(), name: "x".to_owned(), arguments: String::new() });
         }
         repair(&mut messages);
@@ -281,13 +286,13 @@ mod tests {
             let mut messages = read(&words.join(" "));
             let before = messages.clone();
             let flaw = repair(&mut messages);
-            prop_assert_eq!(check(&messages), Ok(()));
+            prop_assert_eq!(check_all(&messages), Ok(()));
             prop_assert_eq!(flaw.is_none(), before == messages);
-            let occurrences = |messages: &[ChatMessage], word: &str| format!("{messages:?}").matches(word).count();
+            let occurrences = |messages: &[Arc<ChatMessage>], word: &str| format!("{messages:?}").matches(word).count();
             for word in ["said", "told"] {
                 prop_assert_eq!(occurrences(&before, word), occurrences(&messages, word), "no word is lost");
             }
-            let calls = |messages: &[ChatMessage]| messages.iter().flat_map(ChatMessage::tool_calls).count();
+            let calls = |messages: &[Arc<ChatMessage>]| messages.iter().flat_map(|message| message.tool_calls()).count();
             prop_assert_eq!(calls(&before), calls(&messages), "no call is lost");
             prop_assert_eq!(repair(&mut messages), None);
         }

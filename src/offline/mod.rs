@@ -12,6 +12,8 @@ mod sentence_tests;
 #[cfg(test)]
 mod tests;
 
+use std::sync::Arc;
+
 use serde_json::{Value, json};
 
 use crate::chat::{ChatMessage, ToolCall, ToolSpec};
@@ -46,15 +48,15 @@ pub fn split_reminder(text: &str, language: Language) -> Result<(TimeExpression,
 ///
 /// The user's last message becomes calls of offered tools, or is answered at once. If results of tools follow the message, the
 /// answer reports them. No call ever follows a result, so a turn ends after one round.
-pub fn respond(messages: &[ChatMessage], tools: &[ToolSpec]) -> OfflineAnswer {
-    let last = messages.iter().enumerate().rev().find_map(|(at, message)| match message {
+pub fn respond(messages: &[Arc<ChatMessage>], tools: &[ToolSpec]) -> OfflineAnswer {
+    let last = messages.iter().enumerate().rev().find_map(|(at, message)| match &**message {
         ChatMessage::User { content, .. } => Some((content.as_str(), &messages[at + 1..])),
         _ => None,
     });
     let (content, after) = last.unwrap_or(("", messages));
     let (text, now) = context::split(content);
     let requests = request::read_requests(text);
-    if after.iter().any(|message| matches!(message, ChatMessage::Tool { .. })) {
+    if after.iter().any(|message| matches!(**message, ChatMessage::Tool { .. })) {
         return OfflineAnswer { text: report_results(&requests, after), tool_calls: Vec::new() };
     }
     let mut replies = Vec::new();
@@ -74,12 +76,12 @@ pub fn respond(messages: &[ChatMessage], tools: &[ToolSpec]) -> OfflineAnswer {
 }
 
 /// Returns the answer after the tools have run: the text before the calls, then each result.
-fn report_results(requests: &[(UserRequest, Language)], after: &[ChatMessage]) -> String {
+fn report_results(requests: &[(UserRequest, Language)], after: &[Arc<ChatMessage>]) -> String {
     let to_forget = requests.iter().find(|(request, _)| matches!(request, UserRequest::FindMemory(_)));
     let Some((_, language)) = to_forget.or(requests.first()) else { return String::new() };
     let mut parts: Vec<String> = Vec::new();
     for message in after {
-        match message {
+        match &**message {
             ChatMessage::Assistant { content, .. } if !content.trim().is_empty() => parts.push(content.clone()),
             ChatMessage::Tool { call_id, name, content, .. } => {
                 let unknown = || ToolCall { id: call_id.clone(), name: name.clone(), arguments: String::new() };
@@ -92,15 +94,12 @@ fn report_results(requests: &[(UserRequest, Language)], after: &[ChatMessage]) -
     parts.join("\n\n")
 }
 
-fn calls(messages: &[ChatMessage]) -> impl Iterator<Item = &ToolCall> {
-    messages.iter().flat_map(|message| match message {
-        ChatMessage::Assistant { tool_calls, .. } => tool_calls.as_slice(),
-        _ => &[],
-    })
+fn calls(messages: &[Arc<ChatMessage>]) -> impl Iterator<Item = &ToolCall> {
+    messages.iter().flat_map(|message| message.tool_calls())
 }
 
 /// Returns the number of the next call, which is higher than that of any call in the conversation.
-fn next_call(messages: &[ChatMessage]) -> u64 {
+fn next_call(messages: &[Arc<ChatMessage>]) -> u64 {
     let numbers = calls(messages).filter_map(|call| call.id.strip_prefix(CALL_ID)?.parse::<u64>().ok());
     numbers.max().unwrap_or(0).saturating_add(1)
 }

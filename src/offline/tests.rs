@@ -265,7 +265,8 @@ struct Conversation {
 }
 
 fn answer(request: &Conversation) -> OfflineAnswer {
-    respond(&request.messages, &request.tools)
+    let messages: Vec<_> = request.messages.iter().cloned().map(Arc::new).collect();
+    respond(&messages, &request.tools)
 }
 
 fn request(text: &str, tools: &[&str]) -> Conversation {

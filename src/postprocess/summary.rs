@@ -62,7 +62,7 @@ impl ResultSummarizer {
         let request = ChatRequest {
             model: model.clone(),
             system: TASK.into(),
-            messages: vec![ChatMessage::user(prompt(raw, question, most))],
+            messages: vec![ChatMessage::user(prompt(raw, question, most)).into()],
             temperature: Some(0.0),
             max_tokens: u32::try_from(most * TOKENS_FOR_CHARS).ok(),
             ..ChatRequest::default()

@@ -137,7 +137,7 @@ impl Running {
                 .iter()
                 .map(|id| ToolCall { id: IDS[*id].to_owned(), name: "x".to_owned(), arguments: "{}".to_owned() })
                 .collect();
-            CallIds::after(&request).settle(&mut tool_calls);
+            CallIds::after(request.iter()).settle(&mut tool_calls);
             let text = if speaks { "I look." } else { "<think>hm</think> " }.to_owned();
             let response = ChatResponse { text, tool_calls, ..ChatResponse::default() };
             if self.keep(StepBody::Response { response, active_ms: 1 }) {
@@ -161,7 +161,7 @@ fn rows(bodies: &[StepBody]) -> Vec<TurnStepRow> {
     (0..).zip(bodies).map(row).collect()
 }
 
-fn request(messages: Vec<ChatMessage>) -> ChatRequest {
+fn request(messages: Vec<Arc<ChatMessage>>) -> ChatRequest {
     let parameters = serde_json::json!({"type": "object", "properties": {}});
     let tool = ToolSpec { name: "x".to_owned(), description: "Does it.".to_owned(), parameters };
     ChatRequest {
@@ -177,7 +177,7 @@ fn request(messages: Vec<ChatMessage>) -> ChatRequest {
 
 /// Checks Anthropic's rules: consecutive messages of one side are one message; the sides alternate and the user begins; the first
 /// parts of the next message answer all calls of a message; no id is used twice.
-fn anthropic_takes(messages: &[ChatMessage]) -> Result<(), String> {
+fn anthropic_takes(messages: &[Arc<ChatMessage>]) -> Result<(), String> {
     let side = |message: &ChatMessage| matches!(message, ChatMessage::Assistant { .. });
     let mut ids = HashSet::new();
     let mut open: HashSet<&str> = HashSet::new();
@@ -188,7 +188,7 @@ fn anthropic_takes(messages: &[ChatMessage]) -> Result<(), String> {
     for chunk in chunks {
         let mut has_text = false;
         for message in chunk {
-            match message {
+            match &**message {
                 ChatMessage::User { content, .. } if content.trim().is_empty() => return Err("no text".to_owned()),
                 ChatMessage::User { .. } => has_text = true,
                 ChatMessage::Tool { .. } if has_text => return Err("a result behind text".to_owned()),
@@ -235,6 +235,7 @@ impl Provider for Recorder {
 /// Asserts that both protocols accept the conversation, with each orchestrator, and also the rest of it after a cut.
 async fn assert_taken(messages: Vec<ChatMessage>) {
     assert_eq!(check_messages(&messages), Ok(()), "{messages:#?}");
+    let messages: Vec<_> = messages.into_iter().map(Arc::new).collect();
     let mut halved = messages[messages.len() / 2..].to_vec();
     repair_messages(&mut halved);
     let asked = request(messages);
@@ -245,7 +246,7 @@ async fn assert_taken(messages: Vec<ChatMessage>) {
         let provider = orchestrator.over(choice).provider;
         provider.chat(&asked, &NoDeltas).await.unwrap();
         let sent = recorder.0.lock().unwrap().take().unwrap();
-        let has_calls = |message: &ChatMessage| matches!(message, ChatMessage::Tool { .. });
+        let has_calls = |message: &Arc<ChatMessage>| matches!(**message, ChatMessage::Tool { .. });
         assert!(sent.tools.is_empty() && !sent.messages.iter().any(has_calls), "{sent:#?}");
         all.push(sent);
     }
@@ -277,7 +278,7 @@ async fn run_session(store: &Store, session: &str, plans: Vec<Plan>) {
                 let context = ContextStep { system, from, to, user, model, ..ContextStep::default() };
                 assert_eq!(log, choose_again(connection, &key, &context)?, "a restart gives the same");
                 assert!(log.len() <= window.messages as usize, "{} of {window:?}", log.len());
-                Ok((log.iter().map(|message| message.message.clone()).collect::<Vec<_>>(), context))
+                Ok((log.iter().map(|logged| ChatMessage::clone(&logged.message)).collect::<Vec<_>>(), context))
             })
             .await
             .unwrap();

@@ -89,7 +89,7 @@ fn tokens_of_calls(calls: &[ToolCall]) -> usize {
 /// Estimates the usage of a response whose service reports none, so that limits apply nevertheless.
 pub fn estimate_usage(request: &ChatRequest, response: &ChatResponse) -> Usage {
     let images = request.images.len() * IMAGE_TOKENS;
-    let messages = request.messages.iter().map(tokens_of).sum::<usize>();
+    let messages = request.messages.iter().map(|message| tokens_of(message)).sum::<usize>();
     let input = images + estimate_tokens(&request.system) + tokens_of_tools(&request.tools) + messages;
     let thoughts = response.reasoning.as_ref().map_or(0, |reasoning| estimate_tokens(&reasoning.text));
     let output = estimate_tokens(&response.text) + thoughts + tokens_of_calls(&response.tool_calls);
@@ -156,7 +156,7 @@ impl TokenBudget {
     }
 
     fn estimate(&self, request: &ChatRequest) -> u64 {
-        let messages: usize = request.messages.iter().map(tokens_of).sum();
+        let messages: usize = request.messages.iter().map(|message| tokens_of(message)).sum();
         let tokens = estimate_tokens(&request.system) + self.tools(&request.tools) + messages;
         u64::try_from(tokens).unwrap_or(u64::MAX)
     }
@@ -272,7 +272,7 @@ mod tests {
         let request = ChatRequest {
             model: "m".to_owned(),
             system: "word ".repeat(1_000).into(),
-            messages: vec![ChatMessage::user("hello")],
+            messages: vec![ChatMessage::user("hello").into()],
             tools: Arc::default(),
             images: crate::llm::Images::default(),
             temperature: None,
@@ -305,7 +305,7 @@ mod tests {
         let request = |tools: usize| ChatRequest {
             model: "m".to_owned(),
             system: "be kind".into(),
-            messages: vec![ChatMessage::user("hello")],
+            messages: vec![ChatMessage::user("hello").into()],
             images: crate::llm::Images::default(),
             tools: (0..tools).map(tool).collect(),
             temperature: None,

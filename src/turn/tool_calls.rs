@@ -190,8 +190,7 @@ impl Turn<'_> {
         let restriction = self.tools.restriction(call, context)?;
         restriction.with_known_urls(|url| {
             let progress = progress.progress.lock();
-            let messages = [&self.conversation[..], &progress.messages[..]];
-            context.taint.is_empty() || is_known_address(url, context, messages)
+            context.taint.is_empty() || is_known_address(url, context, self.past(&progress))
         })
     }
 }

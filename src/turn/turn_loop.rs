@@ -178,7 +178,7 @@ pub struct Turn<'a> {
     /// The system prompt.
     pub system: SerializedText,
     /// The conversation so far, with this turn's message last.
-    pub conversation: Vec<ChatMessage>,
+    pub conversation: Vec<Arc<ChatMessage>>,
     pub lead: TurnLead<'a>,
     pub tools: &'a dyn Tools,
     pub tool_context: ToolContext,
@@ -285,7 +285,7 @@ impl Turn<'_> {
 
     fn ask_script(&self, script: &dyn Script, progress: &TurnProgress) -> Result<ChatResponse, TurnError> {
         let mut response = script.next(progress)?;
-        CallIds::after(&[&self.conversation[..], &progress.messages[..]].concat()).settle(&mut response.tool_calls);
+        CallIds::after(self.past(progress)).settle(&mut response.tool_calls);
         response.tool_calls.iter_mut().for_each(|call| self.tools.use_own_name(call));
         if response.tool_calls.is_empty() {
             self.events.delta(Delta::Text(&response.text));
@@ -303,7 +303,7 @@ impl Turn<'_> {
         let last_call = progress.tool_rounds >= self.limits.iterations;
         let tools: Arc<[ToolSpec]> = if last_call { Arc::default() } else { self.tools.specs(&progress.found_tools) };
         let mut messages = self.conversation.clone();
-        messages.extend(compaction::messages_to_send(progress));
+        messages.extend(compaction::messages_to_send(progress).map(Arc::new));
         if let Some(flaw) = repair_messages(&mut messages) {
             let ToolContext { turn, session, .. } = &self.tool_context;
             tracing::warn!(%turn, %session, %flaw, "the conversation was invalid for model services and was repaired");
@@ -325,7 +325,7 @@ impl Turn<'_> {
             flight: self.flight,
             events: self.events,
             has_come: AtomicBool::new(false),
-            ids: CallIds::after(&request.messages),
+            ids: CallIds::after(request.messages.iter().map(Arc::as_ref)),
         };
         self.flight.mark_waiting();
         let response = model.chat(request, &sink).await;
@@ -346,8 +346,13 @@ impl Turn<'_> {
         Ok(response)
     }
 
+    /// Returns the conversation, and the messages of this turn after it.
+    pub(super) fn past<'p>(&'p self, progress: &'p TurnProgress) -> impl Iterator<Item = &'p ChatMessage> + Clone {
+        self.conversation.iter().map(Arc::as_ref).chain(&progress.messages)
+    }
+
     /// Returns the images that the messages name; none if no model that may answer accepts images.
-    async fn images(&self, model: &dyn Model, messages: &[ChatMessage]) -> Images {
+    async fn images(&self, model: &dyn Model, messages: &[Arc<ChatMessage>]) -> Images {
         let has_images = messages.iter().any(|message| !images_of(message).is_empty());
         if !has_images || !model.takes_images().await {
             return Images::default();
@@ -410,14 +415,14 @@ struct ResponseIds {
 
 impl CallIds {
     /// Prepares the ids for the response to `messages`.
-    pub(super) fn after(messages: &[ChatMessage]) -> Self {
+    pub(super) fn after<'a>(messages: impl Iterator<Item = &'a ChatMessage>) -> Self {
         // A call whose result was lost still occupies its id.
         let ids = |message: &ChatMessage| match message {
             ChatMessage::Tool { call_id, .. } => vec![call_id.clone()],
             ChatMessage::Assistant { tool_calls, .. } => tool_calls.iter().map(|call| call.id.clone()).collect(),
             ChatMessage::User { .. } => Vec::new(),
         };
-        Self { before: messages.iter().flat_map(ids).collect(), now: Mutex::default() }
+        Self { before: messages.flat_map(ids).collect(), now: Mutex::default() }
     }
 
     /// Returns our id for a call whose text has begun to arrive.

@@ -168,7 +168,7 @@ async fn run(script: Vec<Response>, mut progress: TurnProgress) -> Ran {
     let turn = Turn {
         scope: TurnScope { session: &session, turn: Uuid::nil(), deadline, meter: &meter, phrases },
         system: "Be kind.".into(),
-        conversation: vec![ChatMessage::user("hello")],
+        conversation: vec![ChatMessage::user("hello").into()],
         lead: TurnLead::Model(&model),
         tools: &tools,
         tool_context: ToolContext { cancel, ..context() },
@@ -286,10 +286,10 @@ fn each_id_means_one_call() {
         images: Vec::new(),
     }];
     let expected = ["a_2", "b", "b_2", "call"];
-    let fresh = CallIds::after(&before);
+    let fresh = CallIds::after(before.iter());
     assert_eq!(ids(["a", "b", "b", ""], |calls| fresh.settle(calls)), expected);
     // Shown in another order than in the response, and after a discarded attempt.
-    let shown = CallIds::after(&before);
+    let shown = CallIds::after(before.iter());
     assert_eq!((shown.show("b"), shown.show("a")), ("b".to_owned(), "a_2".to_owned()));
     shown.restart();
     assert_eq!((shown.show("b"), shown.show("a")), ("b".to_owned(), "a_2".to_owned()));

@@ -36,7 +36,7 @@ fn provider(url: &str, change: impl FnOnce(&mut ProviderConfig)) -> RemoteProvid
 async fn ask(provider: &RemoteProvider) -> Result<ChatResponse, LlmError> {
     let request = ChatRequest {
         model: "m".to_owned(),
-        messages: vec![ChatMessage::user("hi")],
+        messages: vec![ChatMessage::user("hi").into()],
         temperature: Some(0.5),
         ..ChatRequest::default()
     };

@@ -184,7 +184,7 @@ impl RemoteProvider {
     pub async fn try_out(&self, model: &str, deadline: Duration) -> Result<(), LlmError> {
         let request = ChatRequest {
             model: model.to_owned(),
-            messages: vec![ChatMessage::user("ping")],
+            messages: vec![ChatMessage::user("ping").into()],
             max_tokens: Some(TRY_OUT_TOKENS),
             ..ChatRequest::default()
         };

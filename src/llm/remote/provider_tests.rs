@@ -22,7 +22,7 @@ fn provider(url: &str, change: impl FnOnce(&mut ProviderConfig)) -> RemoteProvid
 }
 
 fn request() -> ChatRequest {
-    ChatRequest { model: "m".to_owned(), messages: vec![ChatMessage::user("hi")], ..ChatRequest::default() }
+    ChatRequest { model: "m".to_owned(), messages: vec![ChatMessage::user("hi").into()], ..ChatRequest::default() }
 }
 
 async fn ask(script: impl IntoIterator<Item = Step>) -> (Result<ChatResponse, LlmError>, Vec<String>, Vec<Seen>) {
@@ -163,7 +163,7 @@ async fn refused_pictures_are_left_out() {
     let unknown = provider(&service.url, |_| {});
     let image = ImageRef { path: "a.gif".to_owned(), media_type: "image/gif".to_owned() };
     let mut request = request();
-    request.messages = vec![ChatMessage::User { content: "look".to_owned(), images: vec![image] }];
+    request.messages = vec![ChatMessage::User { content: "look".to_owned(), images: vec![image] }.into()];
     request.images = Images::from_iter([("a.gif".to_owned(), Image::of(b"GIF89a").unwrap())]);
     for (provider, model) in [(&seeing, "m"), (&seeing, "m"), (&seeing, "m"), (&seeing, "m"), (&unknown, "m")] {
         request.model = model.to_owned();
@@ -189,11 +189,8 @@ async fn refusals_without_end_end() {
     let mut service = FakeService::start(back_and_forth).await;
     let mut request = request();
     let call = crate::chat::ToolCall { id: "a".to_owned(), name: "f".to_owned(), arguments: "{}".to_owned() };
-    request.messages = vec![
-        ChatMessage::user("hi"),
-        ChatMessage::Assistant { content: String::new(), reasoning: None, tool_calls: vec![call] },
-        ChatMessage::tool("a", "f", "done"),
-    ];
+    let calls = ChatMessage::Assistant { content: String::new(), reasoning: None, tool_calls: vec![call] };
+    request.messages = [ChatMessage::user("hi"), calls, ChatMessage::tool("a", "f", "done")].map(Arc::new).into();
     let error = provider(&service.url, |_| {}).chat(&request, &NoDeltas).await.unwrap_err();
     assert_eq!(error.kind, LlmErrorKind::BadRequest);
     let asked = requests(&service.seen_so_far());

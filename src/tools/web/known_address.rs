@@ -15,7 +15,11 @@ const MAX_PUNCTUATION: usize = 8;
 /// Returns true if `url` is known: the person whose message the turn answers has written it, a page was read from it before, it is
 /// a hit of `web_search`, or a page that was read links to it on its own host. `messages` are those of the conversation and of the
 /// turn.
-pub fn is_known_address(url: &str, context: &ToolContext, messages: [&[ChatMessage]; 2]) -> bool {
+pub fn is_known_address<'a>(
+    url: &str,
+    context: &ToolContext,
+    messages: impl Iterator<Item = &'a ChatMessage> + Clone,
+) -> bool {
     let Ok(url) = parse_url(url) else { return false };
     let is_by_person =
         context.trust != Trust::Untrusted && context.origin.taint.is_empty() && context.origin.follow_ups.is_zero();
@@ -23,12 +27,11 @@ pub fn is_known_address(url: &str, context: &ToolContext, messages: [&[ChatMessa
         let text = &context.question.text;
         is_token(text, &url, char::is_whitespace, true) || is_token(text, &url, |c| !c.is_ascii_graphic(), true)
     };
-    (is_by_person && is_written())
-        || messages.into_iter().flatten().any(|message| is_in_result(message, &url, messages))
+    (is_by_person && is_written()) || messages.clone().any(|message| is_in_result(message, &url, messages.clone()))
 }
 
 /// Returns true if this message is a result of a web tool that makes the address known.
-fn is_in_result(message: &ChatMessage, url: &Url, messages: [&[ChatMessage]; 2]) -> bool {
+fn is_in_result<'a>(message: &ChatMessage, url: &Url, messages: impl Iterator<Item = &'a ChatMessage>) -> bool {
     let ChatMessage::Tool { call_id, name, content, .. } = message else { return false };
     match canonical_name(name).unwrap_or(name) {
         // The line after each title. An error repeats what the service said, which may be the query.
@@ -43,7 +46,7 @@ fn is_in_result(message: &ChatMessage, url: &Url, messages: [&[ChatMessage]; 2])
             let page = content.strip_prefix('[').and_then(|rest| rest.split_once(PAGE_NOTE));
             let Some((Ok(page), text)) = page.map(|(page, text)| (Url::parse(page), text)) else { return false };
             let is_of_host = page.origin() == url.origin();
-            let mut calls = messages.into_iter().flatten().flat_map(ChatMessage::tool_calls);
+            let mut calls = messages.flat_map(ChatMessage::tool_calls);
             calls.any(|call| call.id == *call_id && address_of(call).as_ref() == Some(url))
                 || (is_of_host && is_token(text, url, char::is_whitespace, false))
         }
@@ -129,14 +132,14 @@ mod tests {
             let mut messages = [result("web_fetch", page), result("web_search", hits), file].concat();
             messages.push(ChatMessage::user("https://task.example/"));
             let context = ToolContext { question: Arc::new(Question::new(user)), ..context() };
-            assert_eq!(is_known_address(url, &context, [&messages, &[]]), is_known, "{url}");
+            assert_eq!(is_known_address(url, &context, messages.iter()), is_known, "{url}");
         }
     }
 
     #[test]
     fn messages_that_daoyou_or_a_stranger_wrote_make_no_address_known() {
         let asked = ToolContext { question: Arc::new(Question::new("https://a.example/")), ..context() };
-        let is_known = |context: &ToolContext| is_known_address("https://a.example/", context, [&[], &[]]);
+        let is_known = |context: &ToolContext| is_known_address("https://a.example/", context, std::iter::empty());
         assert!(is_known(&asked));
         let mut report = (*asked.origin).clone();
         report.follow_ups = report.follow_ups.next();
@@ -151,15 +154,15 @@ mod tests {
     fn endless_punctuation_is_no_part_of_an_address() {
         let text = format!("https://a.example/{}", "!".repeat(1_000_000));
         let context = ToolContext { question: Arc::new(Question::new(text)), ..context() };
-        assert!(!is_known_address("https://a.example/", &context, [&[], &[]]));
+        assert!(!is_known_address("https://a.example/", &context, std::iter::empty()));
     }
 
     #[test]
     fn a_failed_call_makes_its_address_not_known() {
         let messages = result("web_fetch", "Error: The owner denied web_fetch.");
-        assert!(!is_known_address("https://asked.example/once", &context(), [&messages, &[]]));
+        assert!(!is_known_address("https://asked.example/once", &context(), messages.iter()));
         let messages =
             result("web_search", "Error: searxng answered 500. It said: no hit for\nx\n   https://asked.example/q");
-        assert!(!is_known_address("https://asked.example/q", &context(), [&messages, &[]]));
+        assert!(!is_known_address("https://asked.example/q", &context(), messages.iter()));
     }
 }

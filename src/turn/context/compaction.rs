@@ -102,7 +102,8 @@ mod tests {
                 "user" => ChatMessage::user(""),
                 _ => ChatMessage::assistant(""),
             };
-            Arc::new(LoggedMessage { seq, turn: String::new(), bytes: *tokens, tokens: *tokens, message })
+            let (turn, bytes, tokens) = (String::new(), *tokens, *tokens);
+            Arc::new(LoggedMessage { seq, turn, bytes, tokens, message: message.into() })
         };
         (10..).zip(tokens).map(message).collect()
     }

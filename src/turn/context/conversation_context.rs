@@ -9,7 +9,7 @@ use sha2::{Digest, Sha256};
 
 use super::private_memory;
 use super::system_prompt::{SystemPrompt, SystemText, with_memory};
-use super::window::{self, HistoryCache, HistorySlice, HistoryWindow, LoggedMessage};
+use super::window::{self, HistoryCache, HistorySlice, HistoryWindow};
 use crate::chat::{ChatMessage, ToolSpec};
 use crate::guard::Taint;
 use crate::llm::{Models, TokenFactor, estimate_tokens};
@@ -26,7 +26,7 @@ use crate::turn::token_budget::{self, RequestParts, TokenBudget};
 /// The context of a turn.
 pub struct ConversationContext {
     pub head: SessionHead,
-    pub messages: Vec<ChatMessage>,
+    pub messages: Vec<Arc<ChatMessage>>,
     /// The seq of the first message.
     pub from: i64,
     /// The history fills its window, or nearly.
@@ -229,9 +229,9 @@ impl ContextBuilder {
             };
             Ok((context, log))
         })?;
-        conversation.messages = log.iter().map(|logged: &Arc<LoggedMessage>| logged.message.clone()).collect();
+        conversation.messages = log.iter().map(|logged| logged.message.clone()).collect();
         if conversation.is_read_by_others {
-            private_memory::strip(&mut conversation.messages);
+            private_memory::strip(conversation.messages.iter_mut().map(Arc::make_mut));
         }
         Ok(conversation)
     }

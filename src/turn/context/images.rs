@@ -35,7 +35,7 @@ impl ImageLoader {
 
     /// Loads the newest images that `messages` name, up to the limits; reuses the images in `loaded`. A file that is missing, too
     /// large or not an image is skipped; its name stays in the text.
-    pub async fn load(&self, messages: &[ChatMessage], loaded: &LoadedImages) -> Images {
+    pub async fn load(&self, messages: &[Arc<ChatMessage>], loaded: &LoadedImages) -> Images {
         let wanted: Vec<String> = newest(messages).into_iter().map(|image| image.path.clone()).collect();
         let mut loaded = loaded.0.lock().await;
         if loaded.0 != wanted {
@@ -55,14 +55,14 @@ impl ImageLoader {
 pub struct LoadedImages(tokio::sync::Mutex<(Vec<String>, Images)>);
 
 /// Adds a user's message with images after the tool results that name them: services accept images only from the user.
-pub fn with_images_of_results(messages: Vec<ChatMessage>) -> Vec<ChatMessage> {
+pub fn with_images_of_results(messages: Vec<Arc<ChatMessage>>) -> Vec<Arc<ChatMessage>> {
     let mut shown = Vec::with_capacity(messages.len());
     let mut seen: Vec<ImageRef> = Vec::new();
     for message in messages {
-        if !matches!(message, ChatMessage::Tool { .. }) {
+        if !matches!(*message, ChatMessage::Tool { .. }) {
             shown.extend(message_of(std::mem::take(&mut seen)));
         }
-        if let ChatMessage::Tool { images, .. } = &message {
+        if let ChatMessage::Tool { images, .. } = &*message {
             seen.extend(images.iter().cloned());
         }
         shown.push(message);
@@ -71,15 +71,15 @@ pub fn with_images_of_results(messages: Vec<ChatMessage>) -> Vec<ChatMessage> {
     shown
 }
 
-fn message_of(images: Vec<ImageRef>) -> Option<ChatMessage> {
+fn message_of(images: Vec<ImageRef>) -> Option<Arc<ChatMessage>> {
     let names: Vec<&str> = images.iter().map(|image| image.path.as_str()).collect();
     let content = format!("[{}: read by the calls above]", names.join(", "));
-    (!images.is_empty()).then_some(ChatMessage::User { content, images })
+    (!images.is_empty()).then(|| Arc::new(ChatMessage::User { content, images }))
 }
 
 /// Returns the newest images, at most `MOST`; the oldest are left out in steps of `STEP`.
-fn newest(messages: &[ChatMessage]) -> Vec<&ImageRef> {
-    let all: Vec<&ImageRef> = messages.iter().flat_map(images_of).collect();
+fn newest(messages: &[Arc<ChatMessage>]) -> Vec<&ImageRef> {
+    let all: Vec<&ImageRef> = messages.iter().flat_map(|message| images_of(message)).collect();
     all[first(all.len(), all.len().saturating_sub(MOST))..].to_vec()
 }
 
@@ -121,9 +121,9 @@ fn read(jail: &Jail, wanted: Vec<String>) -> Images {
 mod tests {
     use super::*;
 
-    fn user_message(paths: &[&str]) -> ChatMessage {
+    fn user_message(paths: &[&str]) -> Arc<ChatMessage> {
         let image = |path: &&str| ImageRef { path: (*path).to_owned(), media_type: "image/png".to_owned() };
-        ChatMessage::User { content: "look".to_owned(), images: paths.iter().map(image).collect() }
+        ChatMessage::User { content: "look".to_owned(), images: paths.iter().map(image).collect() }.into()
     }
 
     #[test]
@@ -149,7 +149,7 @@ mod tests {
         let out = format!("../{}/d.gif", outside.path().file_name().unwrap().to_string_lossy());
         let messages = [
             user_message(&["a.png", "b.png", "c.gif"]),
-            ChatMessage::assistant("hm"),
+            ChatMessage::assistant("hm").into(),
             user_message(&["d.gif", "gone", &out]),
         ];
         let images = ImageLoader::open(folder.path(), &[]).unwrap().load(&messages, &LoadedImages::default()).await;

@@ -17,17 +17,17 @@ pub const HAS_READ_MEMORY: &str = "[This sub-agent has read private memories.]";
 const NOT_SHOWN: &str = "(not shown: this conversation has several people, and memory is private)";
 
 /// Removes the results that show memories, because others may read the messages.
-pub fn strip(messages: &mut [ChatMessage]) {
+pub fn strip<'a>(messages: impl Iterator<Item = &'a mut ChatMessage>) {
     take_out(messages, NOT_SHOWN);
 }
 
 /// Removes the results that show memories, because one of them may be forgotten; returns true if there was any.
 pub fn forget_found(messages: &mut [ChatMessage]) -> bool {
-    take_out(messages, FORGOTTEN)
+    take_out(messages.iter_mut(), FORGOTTEN)
 }
 
 /// Replaces the results that show memories by `instead`. Everything else stays, so the conversation stays valid.
-fn take_out(messages: &mut [ChatMessage], instead: &str) -> bool {
+fn take_out<'a>(messages: impl Iterator<Item = &'a mut ChatMessage>, instead: &str) -> bool {
     let mut private = HashSet::new();
     // A command prints memories only if it reads their files, or the stored result of an earlier call.
     let (mut has_changed, mut has_read, mut may_print) = (false, false, false);
@@ -198,7 +198,7 @@ mod tests {
         ] {
             let mut messages =
                 vec![ChatMessage::user(asked), call(name, arguments), tool(), ChatMessage::user("[Memory]\nmine")];
-            strip(&mut messages);
+            strip(messages.iter_mut());
             assert_eq!(messages[0], ChatMessage::user("where?\n\n[Runtime Context]\nCurrent Time: now"));
             assert_eq!(messages[2] == tool(), is_shown, "{name}");
             assert_eq!(messages[3], ChatMessage::user("[Memory]\nmine"));
@@ -224,7 +224,7 @@ mod tests {
         let background = r#"{"command":"sleep 1; cat memory/MEMORY.md","background":true}"#;
         let mut messages = vec![ChatMessage::user("go"), call("1", "recall", "{}"), result("1", "recall", "secret")];
         messages.extend([call("2", "process", "{}"), result("2", "process", "built")]);
-        strip(&mut messages);
+        strip(messages.iter_mut());
         assert_eq!(messages[4], result("2", "process", "built"));
         for (first, name, arguments, is_shown) in [
             (background, "process", r#"{"action":"output","id":"p1"}"#, false),
@@ -236,13 +236,13 @@ mod tests {
         ] {
             let mut messages = vec![ChatMessage::user("go"), call("1", "exec", first), result("1", "exec", "p1")];
             messages.extend([ChatMessage::user("and?"), call("2", name, arguments), result("2", name, "secret")]);
-            strip(&mut messages);
+            strip(messages.iter_mut());
             assert_eq!(messages[5] == result("2", name, "secret"), is_shown, "{first} {name} {arguments}");
             assert_eq!(check_messages(&messages), Ok(()));
             let announced = "[background process p1 ended]\nThe end (.daoyou/conversations/1-owner/p1.txt):\nsecret";
             let mut messages = vec![ChatMessage::user("go"), call("1", "exec", first), result("1", "exec", "p1")];
             messages.push(ChatMessage::user(announced));
-            strip(&mut messages);
+            strip(messages.iter_mut());
             let has_read = first == background;
             let expected = if has_read { "[background process p1 ended]" } else { announced };
             assert_eq!(messages[3], ChatMessage::user(expected));
@@ -263,7 +263,7 @@ mod tests {
                 vec![ChatMessage::user(answer(mark)), ChatMessage::assistant(answer(mark)), tool(answer(mark))];
             let calls = messages.clone();
             assert_eq!(has_read(&calls), is_private);
-            strip(&mut messages);
+            strip(messages.iter_mut());
             assert_eq!(format!("{messages:?}").contains("secret"), !is_private);
             assert!(messages != calls || !is_private);
         }
@@ -305,7 +305,7 @@ mod tests {
                 images: Vec::new(),
             };
             let mut messages = vec![ChatMessage::user("go"), call, tool.clone()];
-            strip(&mut messages);
+            strip(messages.iter_mut());
             assert_eq!(messages[2] == tool, is_shown, "{name} {arguments}");
         }
     }

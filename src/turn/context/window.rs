@@ -62,7 +62,7 @@ pub fn choose(
     // A turn begins with the user's message; half a turn would leave a tool result without its call. If the newest turn alone is too
     // long, its end is sent, so that the model can continue after "go on".
     let whole = (cut..log.len()).find(|at| log[*at].is_of_user());
-    let end = || (cut + 1..log.len()).find(|at| matches!(log[*at].message, ChatMessage::Assistant { .. }));
+    let end = || (cut + 1..log.len()).find(|at| matches!(*log[*at].message, ChatMessage::Assistant { .. }));
     log.drain(..whole.or_else(end).unwrap_or(log.len()));
     if let Some(rounds) = window.rounds.and_then(|rounds| usize::try_from(rounds).ok()) {
         let begins: Vec<usize> = (0..log.len()).filter(|at| log[*at].is_of_user()).collect();
@@ -170,19 +170,19 @@ pub struct LoggedMessage {
     /// The length of its JSON in bytes, and an estimate of its tokens.
     pub bytes: usize,
     pub tokens: usize,
-    pub message: ChatMessage,
+    pub message: Arc<ChatMessage>,
 }
 
 impl LoggedMessage {
     fn parse(row: MessageRow) -> Result<Arc<Self>, StoreError> {
         let MessageRow { seq, turn, body, .. } = row;
         let (bytes, tokens) = (body.len(), estimate_tokens(&body));
-        Ok(Arc::new(Self { seq, turn, bytes, tokens, message: serde_json::from_str(&body)? }))
+        Ok(Arc::new(Self { seq, turn, bytes, tokens, message: Arc::new(serde_json::from_str(&body)?) }))
     }
 
     /// Returns true if a person's message begins a turn here.
     pub fn is_of_user(&self) -> bool {
-        matches!(self.message, ChatMessage::User { .. })
+        matches!(*self.message, ChatMessage::User { .. })
     }
 }
 
@@ -317,7 +317,7 @@ mod tests {
             .unwrap();
         assert_eq!((head.next_seq, from), (42, 35));
         assert_eq!(log, again, "a restart gives the same");
-        let mut given: Vec<_> = log.iter().map(|message| message.message.clone()).collect();
+        let mut given: Vec<_> = log.iter().map(|message| ChatMessage::clone(&message.message)).collect();
         assert_eq!((given.len(), &given[0]), (8, &ChatMessage::user("count to twenty")));
         given.push(ChatMessage::user("go on"));
         assert_eq!(crate::llm::check_messages(&given), Ok(()));

@@ -1,6 +1,8 @@
 //! Removes configured secrets from the model's input and output, and from replies. The executor already removes them from tool
 //! results, except from a history that is older than the secret's configuration.
 
+use std::sync::Arc;
+
 use async_trait::async_trait;
 use parking_lot::Mutex;
 
@@ -39,7 +41,10 @@ impl Middleware<TurnRun> for RedactionMiddleware {
 impl Middleware<ModelCall> for RedactionMiddleware {
     async fn before(&self, at: &TurnScope<'_>, mut request: ModelRequest) -> Result<ModelRequest, TurnError> {
         for message in &mut request.chat.messages {
-            if let ChatMessage::Tool { content, .. } = message {
+            // The history shares its messages, so a message is copied if it has to change.
+            if matches!(&**message, ChatMessage::Tool { content, .. } if self.0.may_occur_in(content))
+                && let ChatMessage::Tool { content, .. } = Arc::make_mut(message)
+            {
                 self.redact(at, "a tool's result", content);
             }
         }

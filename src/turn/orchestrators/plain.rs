@@ -29,7 +29,7 @@ impl Provider for PlainModel {
 }
 
 fn without_tools(request: &ChatRequest) -> ChatRequest {
-    let messages = as_text(&request.messages, &PlainForm);
+    let messages = as_text(request.messages.iter().map(Arc::as_ref), &PlainForm).into_iter().map(Arc::new).collect();
     ChatRequest { messages, tools: Arc::default(), ..request.clone() }
 }
 
@@ -85,6 +85,6 @@ mod tests {
             ChatMessage::assistant("Noon."),
             ChatMessage::user("thanks"),
         ];
-        assert_eq!(as_text(&messages, &PlainForm), expected);
+        assert_eq!(as_text(messages.iter(), &PlainForm), expected);
     }
 }

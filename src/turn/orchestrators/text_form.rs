@@ -12,8 +12,8 @@ pub trait TextForm {
 }
 
 /// Returns `messages` with their calls as text. A valid conversation stays valid.
-pub fn as_text(messages: &[ChatMessage], form: &dyn TextForm) -> Vec<ChatMessage> {
-    let mut converted: Vec<ChatMessage> = Vec::with_capacity(messages.len());
+pub fn as_text<'a>(messages: impl Iterator<Item = &'a ChatMessage>, form: &dyn TextForm) -> Vec<ChatMessage> {
+    let mut converted: Vec<ChatMessage> = Vec::new();
     let mut calls: &[ToolCall] = &[];
     for message in messages {
         let next = match message {

@@ -3,6 +3,7 @@
 
 use std::borrow::Cow;
 use std::collections::HashSet;
+use std::sync::Arc;
 
 use daoyou_channels::text::hex;
 use serde::Serialize;
@@ -92,20 +93,25 @@ pub(super) struct AnthropicConversation<'a> {
 
 impl<'a> AnthropicConversation<'a> {
     /// Converts messages. `images` are the images that are sent; `provider` is the provider that gets its own reasoning back.
-    pub(super) fn new(messages: &'a [ChatMessage], images: &'a Images, names: &'a ToolNames, provider: &str) -> Self {
+    pub(super) fn new(
+        messages: &'a [Arc<ChatMessage>],
+        images: &'a Images,
+        names: &'a ToolNames,
+        provider: &str,
+    ) -> Self {
         let mut made = Self { messages: Vec::new(), newest: 0 };
         let mut used = HashSet::new();
         let mut rest = messages;
         while let [message, after @ ..] = rest {
             rest = after;
-            match message {
+            match &**message {
                 ChatMessage::User { content, images: wanted } => made.add_user(content, wanted, images),
                 ChatMessage::Assistant { content, reasoning, tool_calls } => {
                     let thoughts = reasoning.as_ref().filter(|reasoning| reasoning.provider == provider);
                     let sent: Vec<_> = tool_calls.iter().map(|call| next_call_id(&mut used, &call.id)).collect();
                     made.add_assistant(content, thoughts, tool_calls, &sent, names);
                     if !tool_calls.is_empty() {
-                        let until = rest.iter().position(|next| matches!(next, ChatMessage::Assistant { .. }));
+                        let until = rest.iter().position(|next| matches!(**next, ChatMessage::Assistant { .. }));
                         made.add_results(tool_calls, sent, &rest[..until.unwrap_or(rest.len())]);
                     }
                 }
@@ -216,8 +222,8 @@ impl<'a> AnthropicConversation<'a> {
     }
 
     /// Adds the results of `calls`. `after` holds the messages between the calls and the next answer.
-    fn add_results(&mut self, calls: &[ToolCall], sent_ids: Vec<String>, after: &'a [ChatMessage]) {
-        let mut results: Vec<(&str, &'a str)> = after.iter().filter_map(result).collect();
+    fn add_results(&mut self, calls: &[ToolCall], sent_ids: Vec<String>, after: &'a [Arc<ChatMessage>]) {
+        let mut results: Vec<(&str, &'a str)> = after.iter().filter_map(|message| result(message)).collect();
         for (call, tool_use_id) in calls.iter().zip(sent_ids) {
             let at = results.iter().position(|(id, _)| *id == call.id);
             let content = at.map_or(NO_RESULT, |at| results.remove(at).1);

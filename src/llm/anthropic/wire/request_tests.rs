@@ -1,3 +1,5 @@
+use std::sync::Arc;
+
 use proptest::prelude::*;
 
 use super::super::rules::broken_rule;
@@ -52,7 +54,7 @@ fn request(messages: Vec<ChatMessage>) -> ChatRequest {
     ChatRequest {
         model: "m".to_owned(),
         system: "Be kind.".into(),
-        messages,
+        messages: messages.into_iter().map(Arc::new).collect(),
         tools: vec![tool("list"), tool("read")].into(),
         temperature: Some(0.5),
         ..ChatRequest::default()

@@ -2,6 +2,7 @@
 //! every service, and fields that the service itself sent.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use daoyou_channels::text::hex;
 use serde::{Serialize, Serializer};
@@ -231,7 +232,7 @@ pub(super) fn messages<'a>(
         sent.push(OpenaiMessage::System { content: &request.system });
     }
     for (at, message) in request.messages.iter().enumerate() {
-        match (message, quirks.tools) {
+        match (&**message, quirks.tools) {
             (ChatMessage::User { content, images }, _) => {
                 sent.push(OpenaiMessage::User { content: UserContent::new(content, images, &request.images) });
             }
@@ -308,12 +309,12 @@ impl<'a> MessageWriter<'a, '_> {
         &self,
         content: &'a str,
         calls: &'a [ToolCall],
-        after: &'a [ChatMessage],
+        after: &'a [Arc<ChatMessage>],
         sent: &mut Vec<OpenaiMessage<'a>>,
     ) {
         let mut content = Some(Cow::Borrowed(content)).filter(|content| !content.is_empty());
         for call in calls {
-            let results = after.iter().map_while(|message| match message {
+            let results = after.iter().map_while(|message| match &**message {
                 ChatMessage::Tool { call_id, content, .. } => Some((call_id, content)),
                 _ => None,
             });

@@ -34,6 +34,7 @@ fn sent(request: &ChatRequest, stream: bool) -> Value {
 
 fn request(messages: Vec<ChatMessage>, tools: Vec<ToolSpec>) -> ChatRequest {
     let (model, system) = ("m".to_owned(), "Be kind.".into());
+    let messages = messages.into_iter().map(Arc::new).collect();
     ChatRequest { model, system, messages, tools: tools.into(), ..ChatRequest::default() }
 }
 
@@ -229,7 +230,7 @@ fn pictures_go_with_the_words_and_only_those_that_were_read() {
         ]
     );
     let words = Quirks { tools: ToolForm::Words, ..quirks() };
-    request.messages.splice(1.., [ChatMessage::tool("a", "f", "done")]);
+    request.messages.splice(1.., [ChatMessage::tool("a", "f", "done").into()]);
     let mut together = with_picture;
     together["content"].as_array_mut().unwrap().push(json!({"type": "text", "text": "[result of f]\ndone"}));
     assert_eq!(sent_by(&words, &request, false)["messages"][1], together);

@@ -184,7 +184,7 @@ mod tests {
             ChatMessage::assistant("It is noon."),
             ChatMessage::user("thanks"),
         ];
-        let converted = as_text(&messages, &ReactForm { tools: &tools() });
+        let converted = as_text(messages.iter(), &ReactForm { tools: &tools() });
         let lines: Vec<_> = converted
             .iter()
             .map(|message| match message {

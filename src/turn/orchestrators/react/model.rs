@@ -72,9 +72,9 @@ impl Provider for ReactModel {
 
 /// Returns the request in the ReAct format.
 fn to_react_request(request: &ChatRequest) -> ChatRequest {
-    let mut messages = as_text(&request.messages, &ReactForm { tools: &request.tools });
+    let mut messages = as_text(request.messages.iter().map(Arc::as_ref), &ReactForm { tools: &request.tools });
     if request.tools.is_empty()
-        && matches!(request.messages.last(), Some(ChatMessage::Tool { .. }))
+        && matches!(request.messages.last().map(Arc::as_ref), Some(ChatMessage::Tool { .. }))
         && let Some(ChatMessage::User { content, .. }) = messages.last_mut()
     {
         content.push_str("\n\n");
@@ -82,7 +82,7 @@ fn to_react_request(request: &ChatRequest) -> ChatRequest {
     }
     ChatRequest {
         system: system_prompt(&request.system, &request.tools).into(),
-        messages,
+        messages: messages.into_iter().map(Arc::new).collect(),
         tools: Arc::default(),
         ..request.clone()
     }

@@ -64,7 +64,7 @@ fn request(messages: Vec<ChatMessage>) -> ChatRequest {
     ChatRequest {
         model: "small".to_owned(),
         system: "Be kind.".into(),
-        messages,
+        messages: messages.into_iter().map(Arc::new).collect(),
         images: Images::default(),
         tools: vec![tool].into(),
         temperature: None,
@@ -93,13 +93,9 @@ async fn text_becomes_calls_and_an_answer_however_it_is_streamed() {
         );
         let shown = seen.0.lock().replace(")(", "");
         assert!(shown.starts_with("(Action:") && shown.ends_with("<read_file>"), "{shown}");
-        asked.messages.push(ChatMessage::Assistant {
-            content: first.text.clone(),
-            reasoning: None,
-            tool_calls: first.tool_calls.clone(),
-        });
-        let (call_id, name) = (id.clone(), name.clone());
-        asked.messages.push(ChatMessage::Tool { call_id, name, content: "hello hello".to_owned(), images: Vec::new() });
+        let (content, tool_calls) = (first.text.clone(), first.tool_calls.clone());
+        asked.messages.push(ChatMessage::Assistant { content, reasoning: None, tool_calls }.into());
+        asked.messages.push(ChatMessage::tool(id, name, "hello hello").into());
 
         let seen = Seen::default();
         let second = model.chat(&asked, &seen).await.unwrap();
@@ -108,7 +104,7 @@ async fn text_becomes_calls_and_an_answer_however_it_is_streamed() {
         assert!(seen.0.lock().ends_with("It says hello.\nTwice."));
         let asked = inner.asked.lock();
         assert!(asked.iter().all(|request| request.tools.is_empty() && request.system.contains("## read_file")));
-        let last = asked[1].messages.last();
+        let last = asked[1].messages.last().map(Arc::as_ref);
         assert_eq!(last, Some(&ChatMessage::user("Observation: hello hello")));
     }
 }
@@ -161,7 +157,7 @@ async fn the_last_call_asks_for_the_answer() {
     assert_eq!(response.text, "all I know");
     let asked = inner.asked.lock();
     assert_eq!(
-        asked[0].messages.last(),
+        asked[0].messages.last().map(Arc::as_ref),
         Some(&ChatMessage::user(format!("Observation: hello\n\n{FINAL_ANSWER_NOTE}")))
     );
     assert_eq!(&*asked[0].system, "Be kind.");
