@@ -338,15 +338,15 @@ pub struct FollowUps {
 }
 
 /// The most follow-ups of a turn that its sender sees.
-const MAX_FOLLOW_UPS: u32 = 100;
+const MAX_SHOWN: u32 = 100;
 
 /// Returns one message of each turn that answers a message which follows from the turn `turn` of a channel, directly or through
 /// another such turn.
 pub(super) fn follow_ups(connection: &Connection, channel: &str, turn: Uuid) -> Result<Vec<InboxRow>, StoreError> {
     let (mut found, mut turns): (Vec<InboxRow>, _) = (Vec::new(), vec![turn]);
     while let Some(turn) = turns.pop() {
-        for row in inbox::with_prefix(connection, channel, &turn.to_string(), MAX_FOLLOW_UPS)? {
-            let is_known = found.len() >= MAX_FOLLOW_UPS as usize || found.iter().any(|other| other.turn == row.turn);
+        for row in inbox::with_prefix(connection, channel, &turn.to_string(), MAX_SHOWN)? {
+            let is_known = found.len() >= MAX_SHOWN as usize || found.iter().any(|other| other.turn == row.turn);
             // A person may give a message such an id.
             if !is_known && !TurnOrigin::parse(&row.origin).is_from_person() {
                 turns.push(row.turn);
