@@ -19,7 +19,7 @@ use crate::message::{ErrorInfo, InboundMessage, OutboundMessage};
 use crate::trust::{Author, SenderListing, trust_of};
 
 const LIVE: TerminalStyle = TerminalStyle { live: true, colour: false, cursor: false, columns: Some(60) };
-const SOON: Duration = Duration::from_secs(10);
+const SOON: Duration = Duration::from_secs(30);
 
 /// An output in memory that tests can wait on.
 #[derive(Clone, Default)]

@@ -14,7 +14,7 @@ use crate::inbox::Refusal;
 use crate::message::OutboundMessage;
 
 /// The time limit of each operation.
-const SOON: Duration = Duration::from_secs(10);
+const SOON: Duration = Duration::from_secs(30);
 /// The time within which a channel must stop receiving.
 const STOPS_WITHIN: Duration = Duration::from_secs(5);
 /// The text that the scripted inbox refuses.
