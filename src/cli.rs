@@ -441,34 +441,9 @@ mod tests {
         let names: Vec<_> =
             command.get_subcommands().filter(|one| !one.is_hide_set()).map(clap::Command::get_name).collect();
         let order = [
-            "gateway",
-            "chat",
-            "agent",
-            "init",
-            "open",
-            "doctor",
-            "status",
-            "logs",
-            "cron",
-            "sessions",
-            "turns",
-            "queue",
-            "approvals",
-            "memory",
-            "skills",
-            "agents",
-            "mcp",
-            "tools",
-            "prompt",
-            "models",
-            "channels",
-            "config",
-            "tokens",
-            "backup",
-            "restore",
-            "completions",
-            "service",
-            "trash",
+            "gateway", "chat", "agent", "init", "open", "doctor", "status", "logs", "cron", "sessions", "turns",
+            "queue", "approvals", "memory", "skills", "agents", "mcp", "tools", "prompt", "models", "channels",
+            "config", "tokens", "backup", "restore", "completions", "service", "trash",
         ];
         assert_eq!(names, order);
     }

@@ -375,13 +375,10 @@ async fn permissions_narrow_files_and_commands() {
     let tools: BTreeSet<_> = shown["tools"].as_array().unwrap().iter().filter_map(Value::as_str).collect();
     assert_eq!((tools, &shown["source"]), (sent.into_iter().collect(), &json!("configuration")));
     let results: Vec<_> = requests[1..].iter().map(last_text).collect();
-    for (result, expected) in results.iter().zip([
-        "permissions do not allow it",
-        "canary two",
-        "permissions do not allow it",
-        "x.md",
-        "docs/a.md",
-    ]) {
+    for (result, expected) in results
+        .iter()
+        .zip(["permissions do not allow it", "canary two", "permissions do not allow it", "x.md", "docs/a.md"])
+    {
         assert!(result.contains(expected), "{result}");
     }
     assert!(!results[4].contains("a.env"), "{}", results[4]);

@@ -490,13 +490,7 @@ fn commands_that_read_need_no_writable_home() {
     let asked = daoyou(home.path(), &[], &["agent", "-m", "what time is it?"]);
     assert_eq!(asked.status.code(), Some(0), "{}", stderr(&asked));
     let lines = [
-        "sessions list",
-        "sessions show cli:direct",
-        "turns list",
-        "memory show",
-        "status",
-        "queue list",
-        "cron list",
+        "sessions list", "sessions show cli:direct", "turns list", "memory show", "status", "queue list", "cron list",
         "channels list",
     ];
     for has_log in [false, true] {

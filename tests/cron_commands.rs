@@ -36,15 +36,7 @@ async fn a_job_is_managed_by_the_command_line() {
         let list = async || gateway.json(&["cron", "list"]).await;
         assert_eq!(list().await, json!([]), "looking makes nothing");
         let news = [
-            "--name",
-            "news",
-            "--cron",
-            "0 9 * * *",
-            "--prompt",
-            "What is new?",
-            "--channel",
-            "webhook:in",
-            "--chat",
+            "--name", "news", "--cron", "0 9 * * *", "--prompt", "What is new?", "--channel", "webhook:in", "--chat",
             "c",
         ];
         let more =

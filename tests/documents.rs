@@ -48,14 +48,8 @@ async fn each_kind_of_document_is_read_as_text() {
         (
             "ships.xlsx",
             &[
-                "[sheet Ships]\n",
-                "name\tbuilt\ttons\n",
-                "Nina\t1990-03-15\t52.5\n",
-                "1991-05-01 12:30:00",
-                "near\n",
-                "[row 1048576]\n",
-                "\tfar away",
-                "[XLSX, 2 sheets]",
+                "[sheet Ships]\n", "name\tbuilt\ttons\n", "Nina\t1990-03-15\t52.5\n", "1991-05-01 12:30:00", "near\n",
+                "[row 1048576]\n", "\tfar away", "[XLSX, 2 sheets]",
             ],
         ),
         ("old.xls", &["[sheet Old]\n", "salt\t7.5\n", "\t\twool", "[XLS, 1 sheets]"]),

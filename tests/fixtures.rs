@@ -241,18 +241,8 @@ async fn the_schema_of_a_new_database_stays_as_recorded() {
 
 /// The keys whose values differ between runs or machines, or contain prose for people.
 const VOLATILE: &[&str] = &[
-    "pid",
-    "behind",
-    "in_force",
-    "expires_in",
-    "uptime",
-    "uptime_seconds",
-    "bytes",
-    "description",
-    "free_bytes",
-    "known",
-    "size",
-    "wal",
+    "pid", "behind", "in_force", "expires_in", "uptime", "uptime_seconds", "bytes", "description", "free_bytes",
+    "known", "size", "wal",
 ];
 
 /// Starts a gateway with turns, a dead letter, jobs and memories. Returns the ids of the first turn and of the dead letter.

@@ -27,26 +27,9 @@ const SERVER: &str = include_str!("lsp/server.py");
 const PYTHON: &str = "/usr/bin/python3";
 /// The environment variables that servers see.
 const ENVIRONMENT: [&str; 20] = [
-    "PYTHONDONTWRITEBYTECODE",
-    "PATH",
-    "LANG",
-    "TERM",
-    "TZ",
-    "USER",
-    "HOME",
-    "TMPDIR",
-    "XDG_CACHE_HOME",
-    "CARGO_NET_OFFLINE",
-    "GOPROXY",
-    "GOTOOLCHAIN",
-    "CARGO_HOME",
-    "RUSTUP_HOME",
-    "GOMODCACHE",
-    "PWD",
-    "OLDPWD",
-    "SHLVL",
-    "_",
-    "SHELL",
+    "PYTHONDONTWRITEBYTECODE", "PATH", "LANG", "TERM", "TZ", "USER", "HOME", "TMPDIR", "XDG_CACHE_HOME",
+    "CARGO_NET_OFFLINE", "GOPROXY", "GOTOOLCHAIN", "CARGO_HOME", "RUSTUP_HOME", "GOMODCACHE", "PWD", "OLDPWD", "SHLVL",
+    "_", "SHELL",
 ];
 /// Two files that use a function, one of them with wide characters before it.
 const FILES: [(&str, &str); 4] = [

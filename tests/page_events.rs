@@ -213,17 +213,7 @@ async fn unrequested_messages_arrive_in_their_chat() {
     let page = PageClient::login(&gateway, &gateway.token()).await;
     let mut events = page.events("", None).await;
     let added = [
-        "cron",
-        "add",
-        "--name",
-        "tea",
-        "--message",
-        "tea is ready",
-        "--at",
-        "in 1h",
-        "--channel",
-        "page",
-        "--chat",
+        "cron", "add", "--name", "tea", "--message", "tea is ready", "--at", "in 1h", "--channel", "page", "--chat",
         "news",
     ];
     assert_eq!(gateway.run(&added).await.code, Some(0));

@@ -23,18 +23,8 @@ fn message_count(request: &Value) -> usize {
 type Table = &'static [(&'static str, &'static [&'static str])];
 
 const COMMANDS: &[&str] = &[
-    "/new",
-    "/stop",
-    "/status",
-    "/model",
-    "/agent",
-    "/session",
-    "/cost",
-    "/checkpoint",
-    "/restore",
-    "/tools",
-    "/skills",
-    "/help",
+    "/new", "/stop", "/status", "/model", "/agent", "/session", "/cost", "/checkpoint", "/restore", "/tools",
+    "/skills", "/help",
 ];
 
 const ENGLISH: Table = &[

@@ -14,17 +14,8 @@ use crate::support::invariants::{Witness, check};
 use crate::support::{Gate, Gateway, Hook, Model, POLL, Reply, Setup, Sink};
 
 const POINTS: &[&str] = &[
-    "accept_before_commit",
-    "accept_committed",
-    "turn_started",
-    "response_committed",
-    "tool_started",
-    "tool_finished",
-    "tool_result_committed",
-    "final_response_received",
-    "end_committed",
-    "sending_committed",
-    "sent_unmarked",
+    "accept_before_commit", "accept_committed", "turn_started", "response_committed", "tool_started", "tool_finished",
+    "tool_result_committed", "final_response_received", "end_committed", "sending_committed", "sent_unmarked",
 ];
 const CHATS: usize = 6;
 const MESSAGES: usize = 20;

@@ -212,18 +212,8 @@ impl JobRequest {
     /// Trims all texts and drops empty ones, since models and forms send empty texts for omitted fields.
     fn trimmed(mut self) -> Self {
         let all = [
-            &mut self.name,
-            &mut self.prompt,
-            &mut self.message,
-            &mut self.at,
-            &mut self.every,
-            &mut self.cron,
-            &mut self.tz,
-            &mut self.anchor,
-            &mut self.channel,
-            &mut self.chat_id,
-            &mut self.session,
-            &mut self.model,
+            &mut self.name, &mut self.prompt, &mut self.message, &mut self.at, &mut self.every, &mut self.cron,
+            &mut self.tz, &mut self.anchor, &mut self.channel, &mut self.chat_id, &mut self.session, &mut self.model,
             &mut self.agent,
         ];
         for field in all {

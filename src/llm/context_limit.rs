@@ -8,7 +8,7 @@ const BEFORE: [&str; 9] = [
     "context size (", "context size of ",
     // Anthropic: "input length and `max_tokens` exceed context limit: 190000 + 20000 > 200000".
     // Anthropic: "prompt is too long: 209000 tokens > 200000 maximum".
-    " > ", // Gemini: "exceeds the maximum number of tokens allowed (1048576)".
+    " > ",              // Gemini: "exceeds the maximum number of tokens allowed (1048576)".
     "tokens allowed (", // DashScope: "Range of input length should be [1, 6000]".
     "input length should be [1, ", "context limit of ",
 ];

@@ -51,9 +51,7 @@ pub use prices::{Cost, Price, costs_in_words};
 pub use provider::{ChatRequest, ChatResponse, Delta, DeltaSink, NoDeltas, Provider};
 pub(crate) use remote::display_address;
 pub use remote::{EmbeddingDeadline, HttpClients, ProviderProbe, RemoteProvider};
-pub use remote::{
-    client_builder, install_crypto, is_loopback, numbered_name, read_capped, secret_headers,
-};
+pub use remote::{client_builder, install_crypto, is_loopback, numbered_name, read_capped, secret_headers};
 pub use retry::{backoff, random_fraction};
 pub use serialized_text::SerializedText;
 pub use services::{KnownService, OLLAMA, SERVICES};

@@ -47,7 +47,7 @@ pub use arguments::{parse_arguments, with_arguments};
 pub use build::{ToolDeps, ToolSetupError, build, command_runner, prepare_temp};
 pub use config::{ExecConfig, ToolsConfig};
 pub use documents::{EXTRACT_COMMAND, extract_main};
-pub use exec::{CommandRunner, ServerCommand, ServerProcess, ServerError, ServerSocket, sandbox_of};
+pub use exec::{CommandRunner, ServerCommand, ServerError, ServerProcess, ServerSocket, sandbox_of};
 pub use executor::{ExecutorLimits, ToolExecutor};
 pub use lsp::LspConfig;
 pub use names::{PROCESS, TOOL_NAMES, canonical_name, is_tool, nearest_tool};

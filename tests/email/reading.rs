@@ -72,11 +72,8 @@ async fn attachments_are_received_and_sent() {
         .model
         .on("send the report", [crate::support::Reply::tool("message", &out), crate::support::Reply::text("sent")]);
     std::fs::write(servers.gateway.workspace().join("报告.bin"), &bytes).unwrap();
-    let draft = Draft::new("ada@example.test", "files", "send the report").attach(
-        "../../notes .bin",
-        "application/octet-stream",
-        &bytes,
-    );
+    let draft = Draft::new("ada@example.test", "files", "send the report")
+        .attach("../../notes .bin", "application/octet-stream", &bytes);
     servers.receive(&draft);
     let sent = servers.sent(2).await;
     let asked = servers.model.requests()[0].to_string();

@@ -57,15 +57,9 @@ fn check_found(found: &Value) {
         assert_eq!(found[key], expected, "{key}");
     }
     let events = [
-        "response.created",
-        "response.in_progress",
-        "response.output_item.added",
-        "response.content_part.added",
-        "response.output_text.delta",
-        "response.output_text.done",
-        "response.content_part.done",
-        "response.output_item.done",
-        "response.completed",
+        "response.created", "response.in_progress", "response.output_item.added", "response.content_part.added",
+        "response.output_text.delta", "response.output_text.done", "response.content_part.done",
+        "response.output_item.done", "response.completed",
     ];
     assert_eq!(found["events"], json!(events));
     let refused = &found["refused"];

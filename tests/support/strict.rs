@@ -8,26 +8,9 @@ use serde_json::{Map, Value};
 pub type Fault = String;
 
 const TOP: &[&str] = &[
-    "model",
-    "messages",
-    "tools",
-    "functions",
-    "tool_choice",
-    "parallel_tool_calls",
-    "stream",
-    "stream_options",
-    "temperature",
-    "top_p",
-    "max_tokens",
-    "max_completion_tokens",
-    "stop",
-    "seed",
-    "user",
-    "n",
-    "response_format",
-    "reasoning_effort",
-    "presence_penalty",
-    "frequency_penalty",
+    "model", "messages", "tools", "functions", "tool_choice", "parallel_tool_calls", "stream", "stream_options",
+    "temperature", "top_p", "max_tokens", "max_completion_tokens", "stop", "seed", "user", "n", "response_format",
+    "reasoning_effort", "presence_penalty", "frequency_penalty",
 ];
 
 pub fn object<'a>(value: &'a Value, path: &str) -> Result<&'a Map<String, Value>, Fault> {

@@ -9,19 +9,8 @@ use super::anthropic::signature;
 use super::strict::{Fault, name, object, only, picture, schema, text};
 
 const TOP: &[&str] = &[
-    "model",
-    "max_tokens",
-    "messages",
-    "system",
-    "tools",
-    "tool_choice",
-    "temperature",
-    "top_p",
-    "top_k",
-    "thinking",
-    "stream",
-    "stop_sequences",
-    "metadata",
+    "model", "max_tokens", "messages", "system", "tools", "tool_choice", "temperature", "top_p", "top_k", "thinking",
+    "stream", "stop_sequences", "metadata",
 ];
 const CACHE_MARKS_LIMIT: usize = 4;
 

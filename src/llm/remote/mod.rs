@@ -17,9 +17,7 @@ mod serialized_tools;
 pub(super) use address::base;
 pub(crate) use address::display_address;
 pub(super) use attempt_error::{AttemptError, shorten};
-pub use client::{
-    ClientProfile, HttpClients, client_builder, install_crypto, is_loopback, secret_headers,
-};
+pub use client::{ClientProfile, HttpClients, client_builder, install_crypto, is_loopback, secret_headers};
 #[cfg(any(test, fuzzing))]
 pub(super) use dialect::AnswerBody;
 pub use dialect::{Assemble, Dialect, read_capped, serialize_body};

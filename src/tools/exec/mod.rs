@@ -10,5 +10,5 @@ mod tool;
 pub(in crate::tools) use foreign::visibility as foreign_visibility;
 pub(in crate::tools) use runner::{COMMAND_BYTES, CollectedOutput, END_MARGIN, ShellCommand};
 pub use runner::{CommandRunner, sandbox_of};
-pub use server_process::{ServerCommand, ServerProcess, ServerError, ServerSocket};
+pub use server_process::{ServerCommand, ServerError, ServerProcess, ServerSocket};
 pub use tool::ExecTool;
