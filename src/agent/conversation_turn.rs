@@ -158,9 +158,7 @@ impl<'a> ConversationTurn<'a> {
         };
         self.state.model = chain.current().to_string();
         if self.state.progress.context.is_none() {
-            let files = attachments::paths(rows);
-            let known = (&contexts.store, &context.owners[..], &context.messages[..], &files[..]);
-            let read = agent.message_text(&text, known)?;
+            let read = agent.message_text(&text, &contexts.store, &context, rows)?;
             let memories = relevant_memories(&contexts.memory, rows, &context).await;
             // The session keeps the message itself if the agent's template makes another text for the model.
             let (user, stored_text) = match read {

@@ -25,7 +25,6 @@ use crate::store::inbox::InboxRow;
 use crate::store::messages::{self, SessionHead};
 use crate::store::session_tools;
 use crate::tools::ToolEffect;
-use crate::turn::context::attachments;
 use crate::turn::context::conversation_context::wanted_model;
 use crate::turn::context::images::LoadedImages;
 use crate::turn::context::relevant_memories::relevant_memories;
@@ -102,10 +101,8 @@ impl TurnRunner {
             TurnError::new(ErrorCode::NoModel, "prompt").with(values).caused_by(error)
         })?;
         let (last, rows) = (row.clone(), vec![row]);
-        let files = attachments::paths(&rows);
-        let known = (&contexts.store, &context.owners[..], &context.messages[..], &files[..]);
         let written = user_text(&rows, &self.timezone);
-        let mut text = agent.message_text(&written, known)?.unwrap_or(written);
+        let mut text = agent.message_text(&written, &contexts.store, &context, &rows)?.unwrap_or(written);
         text.push_str(&relevant_memories(&contexts.memory, &rows, &context).await);
         let with_memory = context.memory.in_prompt(system.clone());
         let mut conversation = context.messages;

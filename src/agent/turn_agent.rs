@@ -19,7 +19,7 @@ use crate::store::{Store, StoreError};
 use crate::text::{one_line, truncate};
 use crate::tools::{AgentScope, ToolExecutor};
 use crate::turn::context::attachments;
-use crate::turn::context::conversation_context::{AgentContext, AgentMemory};
+use crate::turn::context::conversation_context::{AgentContext, AgentMemory, ConversationContext};
 use crate::turn::context::system_prompt::PromptAgent;
 use crate::turn::error::{ErrorCode, TurnError};
 
@@ -181,14 +181,16 @@ impl TurnAgent {
     }
 
     /// Returns the message as this agent's model reads it, if that differs from the message as written: a per-message template
-    /// replaces it. `text` is the message with its runtime context, `owners` are the owners whose memories the prompt may contain.
+    /// replaces it. `text` is the message `rows` with its runtime context.
     ///
     /// # Errors
     /// The store cannot be read.
     pub fn message_text(
         &self,
         text: &str,
-        (store, owners, history, files): (&Store, &[Owner], &[Arc<ChatMessage>], &[String]),
+        store: &Store,
+        context: &ConversationContext,
+        rows: &[InboxRow],
     ) -> Result<Option<String>, StoreError> {
         let Some(prompt) = self.profile.prompt.as_ref().filter(|prompt| !prompt.needed().is_empty()) else {
             return Ok(None);
@@ -196,11 +198,11 @@ impl TurnAgent {
         let at = text.rfind(RUNTIME_CONTEXT).unwrap_or(text.len());
         let (written, added) = text.split_at(at);
         let needs = |name: &str| prompt.needed().iter().any(|needed| needed == name);
-        let owner = owners.first().filter(|owner| **owner != Owner::everyone());
-        let mut values =
-            PromptValues { user_input: written.to_owned(), files: files.to_vec(), ..PromptValues::default() };
+        let owner = context.owners.first().filter(|owner| **owner != Owner::everyone());
+        let files = attachments::paths(rows).to_vec();
+        let mut values = PromptValues { user_input: written.to_owned(), files, ..PromptValues::default() };
         if needs("conversation_history") {
-            values.conversation_history = past_messages(history);
+            values.conversation_history = past_messages(&context.messages);
         }
         if let Some(owner) = owner.filter(|_| needs("user_preferences")) {
             let entries = store.read_here(|connection| list(connection, owner, MemoryKind::Preference, PREFERENCES))?;
