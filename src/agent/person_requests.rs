@@ -3,7 +3,7 @@
 use daoyou_channels::settings::Span;
 
 use crate::bus::{OutboundBody, OutboundDraft, OutboxSlot};
-use crate::store::{StoreError, now_ms};
+use crate::store::{StoreError, millis, now_ms};
 use crate::tools::ToolContext;
 
 /// Returns a message of the running turn to the sender of its message, in the context of the reply. It does for a tool call what
@@ -27,5 +27,5 @@ pub(super) fn draft_to_sender(
 
 /// Returns the time, in UTC milliseconds, at which a request that begins now expires.
 pub(super) fn expiry_after(expires: Span) -> i64 {
-    now_ms().saturating_add(i64::try_from(expires.0.as_millis()).unwrap_or(i64::MAX))
+    now_ms().saturating_add(millis(expires.0))
 }

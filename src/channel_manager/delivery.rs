@@ -18,7 +18,7 @@ use crate::bus::{ChannelHealth, ChannelState, DeadLetter, MessageBus, message_of
 use crate::crash;
 use crate::metrics::DeliveryOutcome;
 use crate::store::outbox::{self, PendingDelivery};
-use crate::store::{Connection, Durability, StoreError, now_ms};
+use crate::store::{Connection, Durability, StoreError, millis, now_ms};
 use crate::text::panic_message;
 
 /// The most messages of one channel in flight, each for a different chat.
@@ -434,11 +434,6 @@ pub(super) fn describe_panic(panic: &(dyn Any + Send)) -> String {
 /// Returns a factor of up to 0.1 by which a wait is lengthened, so that messages that failed together are not retried together.
 fn jitter(id: Uuid) -> f64 {
     f64::from(id.as_bytes()[15]) / 2_550.0
-}
-
-/// Returns a duration in milliseconds, the store's unit.
-pub(super) fn millis(duration: Duration) -> i64 {
-    i64::try_from(duration.as_millis()).unwrap_or(i64::MAX / 2)
 }
 
 #[cfg(test)]

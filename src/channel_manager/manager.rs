@@ -14,10 +14,10 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::delivery::{DeliveryWorker, describe_panic, millis};
+use super::delivery::{DeliveryWorker, describe_panic};
 use crate::bus::{ChannelHealth, ChannelState, MessageBus};
 use crate::metrics::DeliveryOutcome;
-use crate::store::{Connection, Durability, StoreError, outbox};
+use crate::store::{Connection, Durability, StoreError, millis, outbox};
 
 /// The number of an unknown channel's outbox rows that one transaction handles.
 const UNKNOWN_BATCH: u32 = 1_000;

@@ -8,12 +8,12 @@ use jiff::Timestamp;
 use uuid::Uuid;
 
 use super::job_text::{display_name, shell_name};
-use super::run_message::shown;
 use super::{CronSettings, DeliveryMode, Job, JobTask, Schedule};
 use crate::bus::{EndedTurn, FollowUps, InboundDraft, OutboundBody, OutboxSlot, conversations};
 use crate::origin::{JobTurn, SessionNote};
 use crate::store::job_runs::{self, JobRunOutcome};
 use crate::store::{Connection, StoreError, jobs, outbox};
+use crate::text::minute_in_zone;
 
 /// The answer of a model that has nothing to report.
 const NO_REPLY: &str = "NO_REPLY";
@@ -205,7 +205,7 @@ fn session_note(
     }
     let name = job.map_or(job_turn.job.as_str(), |job| &job.row.name);
     let due = Timestamp::from_millisecond(job_turn.due).unwrap_or_default();
-    let due = shown(due, &settings.zone);
+    let due = minute_in_zone(due, &settings.zone);
     let note = format!("[The scheduled job {name:?} (id {}), due {due}, sent this to the chat:]", job_turn.job);
     Ok(Some(SessionNote { note, reply: sent.join("\n\n") }))
 }

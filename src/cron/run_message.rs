@@ -6,7 +6,6 @@ use daoyou_channels::settings::Span;
 use daoyou_channels::trust::{Author, trust_of};
 use daoyou_channels::{InboundMessage, OutboundContext, SessionKey, Trust, TurnSettings, email};
 use jiff::Timestamp;
-use jiff::tz::TimeZone;
 
 use super::job_text::display_name;
 use super::prompt::{self, PromptNames};
@@ -14,6 +13,7 @@ use super::{CronSettings, DeliveryMode, Job, JobBody, JobTask};
 use crate::bus::InboundDraft;
 use crate::origin::{JobTurn, OwnerIdentity, TurnCause, TurnOrigin};
 use crate::store::{Connection, StoreError, inbox, job_runs};
+use crate::text::minute_in_zone;
 
 /// The sender of the message.
 pub const SENDER: &str = "cron";
@@ -176,7 +176,7 @@ fn listed_trust(settings: &CronSettings, channel: &str, sender: &str) -> Option<
 /// Returns the lines that tell the model about the run.
 fn about(job: &Job, settings: &CronSettings, slot: RunSlot, now: Timestamp) -> Vec<String> {
     let Job { row, body } = job;
-    let due = shown(slot.due, &job.zone(&settings.zone));
+    let due = minute_in_zone(slot.due, &job.zone(&settings.zone));
     let first = if slot.by_hand {
         format!("This is the scheduled job {:?}, run by hand now.", row.name)
     } else {
@@ -217,18 +217,11 @@ fn names(
     let zone = job.zone(&settings.zone);
     let last = job_runs::last_run_at(connection, &job.row.id)?.and_then(|at| Timestamp::from_millisecond(at).ok());
     Ok(PromptNames {
-        time: shown(now, &zone),
-        last_run: last.map(|at| shown(at, &zone)).unwrap_or_default(),
+        time: minute_in_zone(now, &zone),
+        last_run: last.map(|at| minute_in_zone(at, &zone)).unwrap_or_default(),
         last_result: job.row.result.clone().unwrap_or_default(),
         name: job.row.name.clone(),
     })
-}
-
-/// `2026-03-08 09:00 (Asia/Shanghai)`.
-pub fn shown(at: Timestamp, zone: &TimeZone) -> String {
-    let at = at.to_zoned(zone.clone());
-    let zone = zone.iana_name().map_or_else(|| at.strftime("%Z").to_string(), str::to_owned);
-    format!("{} ({zone})", at.strftime("%Y-%m-%d %H:%M"))
 }
 
 #[cfg(test)]

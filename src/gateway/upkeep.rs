@@ -15,7 +15,9 @@ use crate::http::sweep_uploads;
 use crate::live::Live;
 use crate::memory;
 use crate::phrases::{Phrases, fill};
-use crate::store::{Connection, DETACHED, Durability, Store, StoreError, disk_usage, meta, now_ms, outbox, retention};
+use crate::store::{
+    Connection, DETACHED, Durability, Store, StoreError, disk_usage, meta, millis, now_ms, outbox, retention,
+};
 use crate::tools::{Trash, prepare_temp};
 
 /// The interval of complete checks. They find damage before the damaged data is needed.
@@ -346,8 +348,4 @@ pub(super) async fn repair_modes(home: &Home) {
     if let Err(error) = tokio::task::spawn_blocking(move || modes::repair(&home)).await {
         tracing::error!(%error, "the check of the modes of the home was aborted");
     }
-}
-
-fn millis(duration: Duration) -> i64 {
-    i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)
 }

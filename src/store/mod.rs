@@ -80,3 +80,8 @@ impl Store {
 pub fn now_ms() -> i64 {
     jiff::Timestamp::now().as_millisecond()
 }
+
+/// Returns a duration in the store's unit.
+pub fn millis(duration: std::time::Duration) -> i64 {
+    i64::try_from(duration.as_millis()).unwrap_or(i64::MAX / 2)
+}

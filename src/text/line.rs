@@ -3,12 +3,21 @@
 use std::borrow::Cow;
 
 use daoyou_channels::text::one_line;
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
 
 use super::script::is_cjk;
 
 /// Returns a number with its unit, such as `1 line` or `2 lines`.
 pub fn plural(count: usize, unit: &str) -> String {
     if count == 1 { format!("1 {unit}") } else { format!("{count} {unit}s") }
+}
+
+/// Formats a minute as `2026-03-08 09:00 (Asia/Shanghai)`.
+pub fn minute_in_zone(at: Timestamp, zone: &TimeZone) -> String {
+    let at = at.to_zoned(zone.clone());
+    let zone = zone.iana_name().map_or_else(|| at.strftime("%Z").to_string(), str::to_owned);
+    format!("{} ({zone})", at.strftime("%Y-%m-%d %H:%M"))
 }
 
 /// Returns a page of numbered lines without their numbers, and any other text unchanged. In such a page, the first line begins

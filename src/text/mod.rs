@@ -19,7 +19,8 @@ pub use daoyou_channels::text::{
     Language, error_chain, format_size, innermost_cause, is_invisible, one_line, panic_message, truncate,
 };
 pub use line::{
-    is_hidden, is_sentence_mark, plain_line, plural, sentences, shell_quote, shell_word, without_line_numbers,
+    is_hidden, is_sentence_mark, minute_in_zone, plain_line, plural, sentences, shell_quote, shell_word,
+    without_line_numbers,
 };
 pub use normalize::{comparison_key, narrow};
 pub(crate) use pattern::pattern;

@@ -235,7 +235,7 @@ async fn files_are_written_read_edited_and_listed() {
         ("write_file", json!({ "path": "empty", "content": "" }), "Created empty: 0 lines, 0 bytes"),
         ("read_file", json!({ "path": "empty" }), "(the file is empty)"),
         ("write_file", json!({ "path": "n", "content": numbers }), "Created n: 450 lines, 1692 bytes"),
-        ("list_dir", json!({}), "empty (0 B)\nn (1692 B)\nnotes/"),
+        ("list_dir", json!({}), "empty (0 B)\nn (1.7 KB)\nnotes/"),
         ("ls", json!({ "directory": "notes" }), "a.txt (6 B)"),
     ] {
         assert_eq!(fixture.rendered(name, arguments.clone()).await, expected, "{name} {arguments}");

@@ -31,7 +31,7 @@ use crate::http::error::internal;
 use crate::http::limits::UPLOAD_LIMIT;
 use crate::http::state::{AppState, FileFolders, SharedState};
 use crate::store::access::{self, FileUse, PageFileRow};
-use crate::store::{Connection, Durability, Store, StoreError, inbox, now_ms, outbox};
+use crate::store::{Connection, Durability, Store, StoreError, inbox, millis, now_ms, outbox};
 
 /// The most bytes of all files that a `chat` token may upload.
 const TOKEN_LIMIT: i64 = 1_000_000_000;
@@ -135,7 +135,7 @@ fn remove_upload(workspace: &FilePath, path: &str) {
 /// # Errors
 /// The store cannot be read or written.
 pub async fn sweep_uploads(store: &Store, workspace: &FilePath) -> Result<(), StoreError> {
-    let before = now_ms() - i64::try_from(UNUSED_AGE.as_millis()).unwrap_or(i64::MAX);
+    let before = now_ms() - millis(UNUSED_AGE);
     let rows = store.read(access::files).await?;
     let folder = workspace.to_owned();
     let find_gone = move || -> io::Result<Vec<PageFileRow>> {

@@ -13,6 +13,7 @@ use super::file_tool::{ReadTool, ShownFiles};
 use super::glob::compile;
 use super::scope::{ForeignFiles, ReadScope, real_workspace_path};
 use crate::guard::{Jail, show_listed};
+use crate::text::format_size;
 use crate::tools::{OutputLimit, Tool, ToolDefinition, ToolResult};
 
 /// The maximum number of entries that are shown, and of those that are read for sorting.
@@ -96,14 +97,6 @@ fn format_entry(entry: &DirEntry) -> String {
     match entry.metadata() {
         Ok(metadata) if is(FileType::is_file) => format!("{name} ({})", format_size(metadata.len())),
         _ => format!("{name} (special)"),
-    }
-}
-
-fn format_size(bytes: u64) -> String {
-    match bytes {
-        0..10_000 => format!("{bytes} B"),
-        10_000..10_000_000 => format!("{} KB", bytes / 1_000),
-        _ => format!("{} MB", bytes / 1_000_000),
     }
 }
 

@@ -6,6 +6,7 @@ use daoyou_channels::Attachment;
 
 use crate::chat::ImageRef;
 use crate::store::inbox::InboxRow;
+use crate::text::format_size;
 
 /// The most files that the description names.
 const NAMED: usize = 40;
@@ -72,14 +73,6 @@ fn is_picture(file: &Attachment) -> bool {
 
 fn plain(text: &str) -> String {
     if text.chars().any(char::is_control) { format!("{text:?}") } else { text.to_owned() }
-}
-
-fn format_size(bytes: u64) -> String {
-    match bytes {
-        0..1_000 => format!("{bytes} B"),
-        1_000..1_000_000 => format!("{} KB", bytes / 1_000),
-        _ => format!("{}.{} MB", bytes / 1_000_000, bytes % 1_000_000 / 100_000),
-    }
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ use super::attachments;
 use crate::memory::RUNTIME_CONTEXT;
 use crate::origin::TurnOrigin;
 use crate::store::inbox::InboxRow;
+use crate::text::minute_in_zone;
 
 /// Returns the message without its time, which differs for every message. The memories stay: the same text with other memories
 /// counts as another message.
@@ -25,11 +26,9 @@ pub fn without_time(text: &str) -> String {
 pub fn user_text(rows: &[InboxRow], zone: &TimeZone) -> String {
     let mut text = rows.iter().map(|row| row.content.as_str()).collect::<Vec<_>>().join("\n\n");
     if let Some(last) = rows.last() {
-        let at = Timestamp::from_millisecond(last.received_at).unwrap_or_default().to_zoned(zone.clone());
-        let zone = zone.iana_name().map_or_else(|| at.strftime("%Z").to_string(), str::to_owned);
-        let time = at.strftime("%Y-%m-%d %H:%M");
+        let time = minute_in_zone(Timestamp::from_millisecond(last.received_at).unwrap_or_default(), zone);
         text.push_str(&format!(
-            "{RUNTIME_CONTEXT}Current Time: {time} ({zone})\nChannel: {}\nChat ID: {}",
+            "{RUNTIME_CONTEXT}Current Time: {time}\nChannel: {}\nChat ID: {}",
             last.channel, last.chat_id
         ));
         for row in rows {

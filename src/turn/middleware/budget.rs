@@ -12,6 +12,7 @@ use super::config::BudgetConfig;
 use crate::phrases::fill;
 use crate::store::usage::{self, BudgetScope, BudgetUse, Costs, TokenCounts};
 use crate::store::{Store, StoreError};
+use crate::text::minute_in_zone;
 use crate::turn::error::{ErrorCode, TurnError};
 use crate::turn::turn_loop::TurnScope;
 
@@ -54,8 +55,7 @@ impl BudgetMiddleware {
         let now = Timestamp::now().to_zoned(self.timezone.clone());
         let start = now.start_of_day().map_or(0, |day| day.timestamp().as_millisecond());
         let end = now.tomorrow().and_then(|day| day.start_of_day()).unwrap_or(now);
-        let zone = end.time_zone().iana_name().map_or_else(|| end.strftime("%Z").to_string(), str::to_owned);
-        (start, format!("{} ({zone})", end.strftime("%Y-%m-%d %H:%M")))
+        (start, minute_in_zone(end.timestamp(), &self.timezone))
     }
 
     fn warn_unpriced(&self, spent: &SpentTotals, cost: Option<f64>) {
