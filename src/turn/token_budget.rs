@@ -7,7 +7,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use crate::chat::{ChatMessage, ToolCall, ToolSpec, Usage};
-use crate::llm::{ChatRequest, ChatResponse, Models, TokenFactor, context_limit_in, estimate_tokens};
+use crate::llm::{ChatRequest, ChatResponse, Models, TokenFactor, estimate_tokens};
 use crate::store::{Connection, Durability, Store, StoreError, notes, now_ms};
 
 /// Tokens reserved for an answer of unlimited length, in the model's tokens.
@@ -31,6 +31,18 @@ const CONTEXT: &str = "context";
 
 /// How long a limit that a service reported is valid, in milliseconds: servers are reconfigured.
 const LIMIT_HOLDS: i64 = 30 * 86_400_000;
+
+/// The phrases before the number in a refusal of OpenAI or vLLM ("This model's maximum context length is 8192 tokens."), llama.cpp
+/// ("the request exceeds the available context size (4096 tokens)"), Anthropic ("input length and `max_tokens` exceed context limit:
+/// 190000 + 20000 > 200000"), Gemini ("exceeds the maximum number of tokens allowed (1048576)") and DashScope ("Range of input length
+/// should be [1, 6000]").
+const BEFORE_CONTEXT: [&str; 9] = [
+    "context length is ", "context length of ", "context window of ", "context size (", "context size of ", " > ",
+    "tokens allowed (", "input length should be [1, ", "context limit of ",
+];
+
+/// The least number that counts as a context length.
+const LEAST_CONTEXT: u32 = 512;
 
 /// The parts of a request besides the history. `context` and `answer` are in the model's tokens, all others are estimated.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -234,6 +246,17 @@ pub fn stated_limits(connection: &Connection) -> Result<BTreeMap<String, u32>, S
     Ok(held.filter_map(|(model, limit, _)| Some((model, limit.parse().ok()?))).collect())
 }
 
+/// Returns the context length in tokens that a refusal names.
+fn context_limit_in(refusal: &str) -> Option<u32> {
+    let words = refusal.to_lowercase();
+    BEFORE_CONTEXT.iter().find_map(|before| {
+        let at = words.find(before)? + before.len();
+        let number: String =
+            words[at..].chars().take_while(|c| c.is_ascii_digit() || *c == ',').filter(|c| *c != ',').collect();
+        number.parse().ok().filter(|limit| *limit >= LEAST_CONTEXT)
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -316,5 +339,28 @@ mod tests {
         let (none, some) = (estimate_usage(&request(0), &response(0)), estimate_usage(&request(10), &response(2)));
         assert!(some.input_tokens > none.input_tokens + 200, "{none:?} {some:?}");
         assert!(none.output_tokens == 0 && some.output_tokens >= 2 * 6, "{none:?} {some:?}");
+    }
+
+    #[test]
+    fn context_lengths_are_read_from_refusals_of_many_services() {
+        for (words, limit) in [
+            (
+                "This model's maximum context length is 8192 tokens. However, your messages resulted in 9001.",
+                Some(8_192),
+            ),
+            ("'max_tokens' is too large: 9000. This model's maximum context length is 4,096 tokens", Some(4_096)),
+            ("prompt is too long: 209000 tokens > 200000 maximum", Some(200_000)),
+            ("input length and `max_tokens` exceed context limit: 190000 + 20000 > 200000", Some(200_000)),
+            ("the request exceeds the available context size (4096 tokens), try increasing it", Some(4_096)),
+            (
+                "The input token count (1200000) exceeds the maximum number of tokens allowed (1048576).",
+                Some(1_048_576),
+            ),
+            ("Range of input length should be [1, 6000]", Some(6_000)),
+            ("context_length_exceeded: shorten it", None),
+            ("maximum context length is 7", None),
+        ] {
+            assert_eq!(context_limit_in(words), limit, "{words}");
+        }
     }
 }
