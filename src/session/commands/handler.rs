@@ -375,7 +375,10 @@ impl ControlCommands for CommandHandler {
     }
 
     async fn answer_command(&self, message: &InboundMessage) -> Result<CommandAnswer, StoreError> {
-        let command = SlashCommand::parse(&message.content).expect("`control_command` has recognized it");
+        let Some(command) = SlashCommand::parse(&message.content) else {
+            let reply = fill(self.context.phrases.unknown_command, &[&format!("`{}`", message.content.trim())]);
+            return Ok(CommandAnswer { reply, error: None, model: None });
+        };
         let row = self.row_of(message)?;
         let CommandReply { reply, change, error } = self.answer(&command, &row).await?;
         let model = if let SessionChange::Model(model) = change { Some(model) } else { None };
