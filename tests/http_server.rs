@@ -100,18 +100,18 @@ async fn hostile_requests_get_one_clear_answer() {
     assert_eq!(gateway.check_settled(&Witness::default()).await.inbox.len(), 1);
 }
 
-/// Returns the 99th percentile latency of `count` requests, each on a separate connection.
+/// Returns the 99th percentile latency of `count` requests, or of as many as are answered in 4 s, each on a separate connection.
 async fn p99_latency(gateway: &Gateway, count: usize) -> Duration {
     let request = with_crlf(&format!("GET /healthz HTTP/1.1\nHost: {}\nConnection: close\n\n", gateway.address()));
-    let mut times = Vec::new();
-    for _ in 0..count {
+    let (mut times, begun) = (Vec::new(), Instant::now());
+    while times.len() < count && (times.is_empty() || begun.elapsed() < Duration::from_secs(4)) {
         let start = Instant::now();
         let got = gateway.exchange(&request).await;
         times.push(start.elapsed());
         assert_eq!(outcome(&got).0, 200, "{got}");
     }
     times.sort();
-    times[count * 99 / 100 - 1]
+    times[times.len() * 99 / 100]
 }
 
 /// A thousand connections send nothing, half a head, or half a body. Other clients are not delayed, and the thousand
@@ -141,7 +141,7 @@ async fn a_thousand_slow_connections_delay_nobody() {
     // The limit is generous, since other tests may keep this machine busy. A delay by slow connections would take seconds.
     assert!(beside < alone * 10 + Duration::from_secs(1), "{alone:?} alone, {beside:?} beside slow ones");
     gateway.ask("in", "c", "how are you?").await;
-    assert!(start.elapsed() < Duration::from_secs(10), "measured while they were there");
+    assert!(start.elapsed() < Duration::from_secs(10), "measured while they were there: {:?}", start.elapsed());
 
     let heads = slow.into_iter().filter(|(n, _)| n % 3 != 2).map(async |(n, mut stream)| {
         let mut got = String::new();

@@ -20,6 +20,7 @@ use crate::backoff::RetryTable;
 use crate::channel::{Channel, ChannelContext, Receipt, Resend, SendError};
 use crate::finding::Finding;
 use crate::message::OutboundMessage;
+use crate::text::error_chain;
 use crate::trust::TrustLists;
 
 /// The name of the check that reaches the receiver of callbacks.
@@ -263,12 +264,7 @@ fn retry_after(headers: &HeaderMap, now: Timestamp) -> Option<Duration> {
 fn failure(error: reqwest::Error) -> SendError {
     // The URL may contain a token of the receiver, and the reason is stored and shown.
     let error = error.without_url();
-    let mut reason = format!("the callback failed: {error}");
-    let mut source = std::error::Error::source(&error);
-    while let Some(cause) = source {
-        reason = format!("{reason}: {cause}");
-        source = cause.source();
-    }
+    let reason = format!("the callback failed: {}", error_chain(&error));
     if error.is_connect() {
         SendError::Retry { after: None, reason }
     } else if error.is_builder() {

@@ -29,15 +29,25 @@ pub fn set(connection: &Connection, channel: &str, source: &str, position: &str)
 }
 
 /// Moves the cursor without a turn, and records the reason.
-pub fn skip(connection: &Connection, channel: &str, source: &str, position: &str, why: &str) -> Result<(), StoreError> {
+pub fn skip(
+    connection: &Connection,
+    channel: &str,
+    source: &str,
+    position: &str,
+    reason: &str,
+) -> Result<(), StoreError> {
     set(connection, channel, source, position)?;
     let sql = "INSERT OR REPLACE INTO skipped_messages (channel, source, position, reason, at) VALUES (?, ?, ?, ?, ?)";
-    execute(connection, sql, params![channel, source, position, why, now_ms()]).map(drop)
+    execute(connection, sql, params![channel, source, position, reason, now_ms()]).map(drop)
 }
 
-/// Returns the number of positions that `channel` has skipped, and the newest of them, at most `most`, the newest first.
-pub fn skipped(connection: &Connection, channel: &str, most: u32) -> Result<(usize, Vec<SkippedPosition>), StoreError> {
+/// Returns the number of positions that `channel` has skipped, and the newest of them, at most `limit`, the newest first.
+pub fn skipped(
+    connection: &Connection,
+    channel: &str,
+    limit: u32,
+) -> Result<(usize, Vec<SkippedPosition>), StoreError> {
     let count = select_value(connection, "SELECT count(*) FROM skipped_messages WHERE channel = ?", [channel])?;
     let last = "skipped_messages INDEXED BY skipped_messages_at WHERE channel = ? ORDER BY at DESC LIMIT ?";
-    Ok((count, find_rows(connection, last, params![channel, most])?))
+    Ok((count, find_rows(connection, last, params![channel, limit])?))
 }

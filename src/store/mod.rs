@@ -81,7 +81,7 @@ pub fn now_ms() -> i64 {
     jiff::Timestamp::now().as_millisecond()
 }
 
-/// Returns a duration in the store's unit.
+/// Returns a duration in milliseconds, the store's unit; at most `i64::MAX / 2`, so that a time can be added.
 pub fn millis(duration: std::time::Duration) -> i64 {
     i64::try_from(duration.as_millis()).unwrap_or(i64::MAX / 2)
 }

@@ -89,11 +89,16 @@ pub fn insert(connection: &Connection, new: &NewOutbound) -> Result<InsertedOutb
     Ok(InsertedOutbound { id, replaces_pending })
 }
 
-fn insert_attempt(connection: &Connection, new: &NewOutbound, attempt: i64, at: i64) -> Result<Uuid, StoreError> {
+fn insert_attempt(
+    connection: &Connection,
+    new: &NewOutbound,
+    attempt: i64,
+    created_at: i64,
+) -> Result<Uuid, StoreError> {
     let (id, turn) = (id_of(new.turn, attempt, &new.slot), new.turn.to_string());
     let sql = "INSERT INTO outbox (id, turn, slot, attempt, channel, chat_id, body, state, created_at)
              VALUES (?, ?, ?, ?, ?, ?, ?, 'pending', ?)";
-    let values = params![id.to_string(), turn, new.slot, attempt, new.channel, new.chat_id, new.body, at];
+    let values = params![id.to_string(), turn, new.slot, attempt, new.channel, new.chat_id, new.body, created_at];
     execute(connection, sql, values)?;
     Ok(id)
 }

@@ -68,7 +68,8 @@ await story(async ({ page, context }) => {
   const first = silent.waitForRequest(isStream);
   await silent.goto(address);
   await first;
-  await until(silent, "the first event", async () => (await import("/assets/store.js")).app.get().version !== null);
+  await silent.evaluate(async () => void (window.app = (await import("/assets/store.js")).app));
+  await until(silent, "the first event", () => window.app.get().version !== null);
   const second = silent.waitForRequest(isStream);
   await silent.clock.fastForward(60_000);
   await silent.clock.fastForward(5_000);

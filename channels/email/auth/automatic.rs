@@ -17,11 +17,15 @@ const MACHINE_NAMES: &[&str] =
 const MACHINE_PREFIXES: &[&str] = &["noreply", "donotreply", "mailerdaemon"];
 
 /// Returns the reason why a mail is not answered, whoever wrote it; `None` for a mail that a person may have written. `own`
-/// is the account's address; `from` is the address in From, if there is one.
+/// is the account's address; `sender` is the address in From, if there is one.
 ///
 /// `Feedback-ID` is not a sign: some services put it into every mail that they forward, even into personal mail.
-pub fn automatic_reason(mail: &ParsedMail, from: Option<&EmailAddress>, own: Option<&EmailAddress>) -> Option<String> {
-    by_sender(from, own).or_else(|| by_id(mail)).or_else(|| by_kind(mail)).or_else(|| by_headers(mail))
+pub fn automatic_reason(
+    mail: &ParsedMail,
+    sender: Option<&EmailAddress>,
+    own: Option<&EmailAddress>,
+) -> Option<String> {
+    by_sender(sender, own).or_else(|| by_id(mail)).or_else(|| by_kind(mail)).or_else(|| by_headers(mail))
 }
 
 fn by_sender(sender: Option<&EmailAddress>, own: Option<&EmailAddress>) -> Option<String> {

@@ -155,7 +155,13 @@ async fn has_test_key(dns: &MessageAuthenticator, signature: &Signature) -> bool
 }
 
 /// Decides by the domain's DMARC record if it has one, otherwise by [`aligned`].
-fn conclude(domain: &str, dkim: &[DkimOutput<'_>], sender: &str, spf: &SpfOutput, dmarc: &DmarcOutput) -> SenderProof {
+fn conclude(
+    domain: &str,
+    dkim: &[DkimOutput<'_>],
+    mail_from: &str,
+    spf: &SpfOutput,
+    dmarc: &DmarcOutput,
+) -> SenderProof {
     let by_dmarc = [(dmarc.spf_result(), ProvenBy::Server), (dmarc.dkim_result(), ProvenBy::Signature)];
     if let Some((_, by)) = by_dmarc.iter().find(|(result, _)| **result == DmarcResult::Pass) {
         return SenderProof::Proven(*by);
@@ -172,7 +178,7 @@ fn conclude(domain: &str, dkim: &[DkimOutput<'_>], sender: &str, spf: &SpfOutput
             wanted(output.result()) && signer.is_some_and(|signer| aligned(domain, &signer))
         })
     };
-    let sent = aligned(domain, sender);
+    let sent = aligned(domain, mail_from);
     if sent && spf.result() == SpfResult::Pass {
         return SenderProof::Proven(ProvenBy::Server);
     }

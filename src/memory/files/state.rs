@@ -133,10 +133,15 @@ pub fn older_histories(workspace: &Path) -> Vec<String> {
 ///
 /// # Errors
 /// The file cannot be written; the error is a text.
-pub fn replace(folder: &Path, file: &str, before: Option<&str>, text: &str) -> Result<Option<MemoryFileStamp>, String> {
-    let jail = jail(folder).map_err(|error| error.to_string())?;
+pub fn replace(
+    workspace: &Path,
+    file: &str,
+    before: Option<&str>,
+    text: &str,
+) -> Result<Option<MemoryFileStamp>, String> {
+    let jail = jail(workspace).map_err(|error| error.to_string())?;
     let mut unusable = None;
-    let is_unchanged = || match read(folder, file) {
+    let is_unchanged = || match read(workspace, file) {
         FileRead::Missing => before.is_none(),
         FileRead::Text { text, .. } => before == Some(text.as_str()),
         FileRead::Unusable(reason) => {

@@ -46,7 +46,8 @@ impl CodeLanguage {
     }
 
     fn names(self) -> &'static [&'static str] {
-        self.facts().0
+        let (names, ..) = self.facts();
+        names
     }
 
     /// Returns the canonical name.
@@ -69,7 +70,10 @@ impl CodeLanguage {
     /// Returns the language of a file by its extension.
     pub(super) fn of_path(path: &Path) -> Option<Self> {
         let ending = path.extension()?.to_str()?;
-        let has_ending = |language: &Self| language.facts().1.iter().any(|known| known.eq_ignore_ascii_case(ending));
+        let has_ending = |language: &Self| {
+            let (_, endings, _) = language.facts();
+            endings.iter().any(|known| known.eq_ignore_ascii_case(ending))
+        };
         Self::VARIANTS.iter().copied().find(has_ending)
     }
 
@@ -89,7 +93,8 @@ impl CodeLanguage {
     }
 
     pub(super) fn grammar(self) -> Language {
-        self.facts().2
+        let (.., grammar) = self.facts();
+        grammar
     }
 }
 

@@ -26,12 +26,16 @@ enum OfficeFormat {
 }
 
 /// Extracts the text of a DOCX whose main part has this name. Returns a description of it.
-pub(super) fn extract_docx(zip: &mut DocumentArchive<'_>, main: &str, sink: &mut TextSink) -> Result<String, String> {
-    TextWalker::new(OfficeFormat::Office).walk(&zip.read_text(main)?, sink)?;
+pub(super) fn extract_docx(
+    archive: &mut DocumentArchive<'_>,
+    main: &str,
+    sink: &mut TextSink,
+) -> Result<String, String> {
+    TextWalker::new(OfficeFormat::Office).walk(&archive.read_text(main)?, sink)?;
     for notes in ["word/footnotes.xml", "word/endnotes.xml"] {
-        if zip.has(notes) {
+        if archive.has(notes) {
             sink.end_line();
-            TextWalker::new(OfficeFormat::Office).walk(&zip.read_text(notes)?, sink)?;
+            TextWalker::new(OfficeFormat::Office).walk(&archive.read_text(notes)?, sink)?;
         }
     }
     Ok("DOCX".to_owned())
