@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 use daoyou_channels::outgoing::OutgoingFiles;
-use daoyou_channels::{Attachment, email};
+use daoyou_channels::{Attachment, Trust, email};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
@@ -93,13 +93,20 @@ impl MessageTool {
 
     /// Refuses a channel on which nobody would read the message. The turn's own channel may be one that only answers a program, which
     /// gets the message with the answer.
-    fn check_channel(&self, channel: &str, context: &ToolContext) -> Result<(), String> {
+    fn check_channel(&self, chat: &ChatAddress, context: &ToolContext) -> Result<(), String> {
         let Some(channels) = &self.channels else { return Ok(()) };
-        match channels.check(channel) {
-            Err(error) if channel != context.channel => Err(error),
-            Err(error) if channels.0.contains_key(channel) => Err(format!("{error}; or say it in your answer")),
-            _ => Ok(()),
+        let channel = chat.channel.as_str();
+        if channel == context.channel && !channels.0.contains_key(channel) {
+            return Ok(());
         }
+        channels.check(channel).map_err(|error| match chat.is_own(context) {
+            // A sender who may write only to this chat does not learn of other channels.
+            true if context.trust == Trust::Untrusted => format!(
+                "{channel} has no callback_url, so nobody reads a message there before your answer; say it in your answer"
+            ),
+            true => format!("{error}; or say it in your answer"),
+            false => error,
+        })
     }
 
     async fn attach(&self, paths: Vec<String>, context: &ToolContext) -> Result<Vec<Attachment>, String> {
@@ -146,7 +153,7 @@ impl Tool for MessageTool {
             return Err(format!("{attachments} attachments, at most {MAX_ATTACHMENTS} go with one message"));
         }
         let chat = ChatAddress::of_call(arguments, context)?;
-        self.check_channel(&chat.channel, context)?;
+        self.check_channel(&chat, context)?;
         match email::check_chat(&chat.chat_id) {
             Err(fault) if chat.channel == email::NAME && !chat.is_own(context) => Err(format!("chat_id: {fault}")),
             _ => Ok(()),
@@ -315,6 +322,19 @@ mod tests {
             let outcome = call(&fixture, &json!({"content": "hi", "channel": channel, "chat_id": "x@y.test"})).await;
             assert_eq!(outcome.effects.is_empty(), expected.is_some(), "{channel}");
             assert!(outcome.result.render().contains(expected.unwrap_or_default()), "{}", outcome.result.render());
+        }
+        // The answer reaches only the own chat, and only a trusted turn learns the other channels.
+        for (trust, chat_id, is_answer, is_list) in [
+            (Trust::Owner, "c", true, true),
+            (Trust::Owner, "other", false, true),
+            (Trust::Untrusted, "c", true, false),
+        ] {
+            let context =
+                ToolContext { channel: "webhook:deaf".to_owned(), chat_id: "c".to_owned(), trust, ..context() };
+            let error =
+                fixture.run(NAME, &json!({"content": "hi", "chat_id": chat_id}), &context).await.result.render();
+            let found = ["no callback_url", "in your answer", "email", "set channels"].map(|part| error.contains(part));
+            assert_eq!(found, [true, is_answer, is_list, is_list], "{error}");
         }
     }
 
