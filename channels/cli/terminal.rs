@@ -24,15 +24,13 @@ use crate::channel::StartError;
 use crate::clean::{clean, clean_line, is_display_control};
 use crate::event::SessionEvent;
 use crate::inbox::{AcceptExtras, Acceptance, Inbox, Refusal, Reply};
-use crate::message::{InboundMessage, new_id};
+use crate::message::{InboundMessage, SessionKey, new_id};
 use crate::text::{Language, fill};
 use crate::trust::{Author, SenderListing, trust_of};
 
 /// The sender of messages typed at the terminal.
 const SENDER: &str = "owner";
 const STOP: &str = "/stop";
-/// The longest session key of `/session`, in bytes.
-const MAX_KEY: usize = 512;
 /// The number of times that a piped line is sent if the gateway has no room for it.
 const TRIES: u32 = 5;
 /// The time limit for fetching the names for completion.
@@ -437,7 +435,7 @@ impl Terminal {
     /// Switches to another conversation, after showing the messages that have arrived for this one.
     async fn move_to(&mut self, key: &str) -> Result<(), OutputClosed> {
         let texts = self.painter.texts;
-        if key.len() > MAX_KEY || key.contains(|c: char| c.is_whitespace() || is_display_control(c)) {
+        if !SessionKey::is_valid_choice(key) || key.contains(is_display_control) {
             return self.show_fault(&fill(texts.wrong_key, &[&clean_line(key)])).await;
         }
         let model = self.setup.conversation.model.clone();

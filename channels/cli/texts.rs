@@ -58,8 +58,8 @@ texts! {
         moved: "This is {} now. /history shows what was said.", "已切换到 {}。用 /history 查看此前的内容。";
         not_moved: "{} cannot be opened: {}", "无法打开 {}：{}";
         wrong_key:
-            "{} is no session key; it is like cli:work, without spaces.",
-            "{} 不是会话名；应类似 cli:work，不含空格。";
+            "{} is no session key; a key is one line of 1 to 1200 characters, such as cli:work.",
+            "{} 不是会话名；会话名为一行文字，1 到 1200 个字符，例如 cli:work。";
         gateway_gone:
             "(the gateway has stopped; waiting for it to come back, nothing that was sent or typed is lost)",
             "（网关已停止，正在等它恢复；已发送和正在输入的内容都不会丢失）";

@@ -56,18 +56,18 @@ impl AskSession {
     /// States why the name is invalid.
     pub(super) fn named(name: &str) -> Result<Self, String> {
         let name = name.trim();
-        if !SessionKey::is_valid_choice(name) {
-            return Err(format!("session: {}", SessionKey::RULE));
-        }
         if name.split_once(':').is_some_and(|(channel, chat)| channel.is_empty() || chat.is_empty()) {
             return Err("session: a name, or a key such as cli:direct, with a channel and a chat".to_owned());
         }
-        Ok(match name.split_once(':') {
+        let session = match name.split_once(':') {
             None => Self { key: SessionKey::of_chat(MCP_CHANNEL, name), chat_id: name.to_owned() },
             Some((MCP_CHANNEL, chat)) => Self { key: SessionKey::from(name), chat_id: chat.to_owned() },
             // A conversation of another channel. The reply still goes to this client.
             Some(_) => Self { key: SessionKey::from(name), chat_id: name.to_owned() },
-        })
+        };
+        // A name is checked too, because a name of nothing or of dots has a valid key.
+        let is_valid = [name, session.key.as_str()].into_iter().all(SessionKey::is_valid_choice);
+        if is_valid { Ok(session) } else { Err(format!("session: {}", SessionKey::RULE)) }
     }
 }
 
@@ -256,7 +256,8 @@ mod tests {
             (":direct", None),
             ("", None),
             ("a\nb", None),
-            (&"x".repeat(1_201), None),
+            // Its key is too long.
+            (&"x".repeat(1_197), None),
         ] {
             let session = AskSession::named(name).ok();
             let found = session.as_ref().map(|session| (session.key.as_str(), session.chat_id.as_str()));
