@@ -54,7 +54,8 @@ pub struct WebhookConfig {
     /// sign: there every kind takes it as `Authorization: Bearer SECRET`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub secret: Option<Secret>,
-    /// Where replies are posted; without it they are picked up, and what is no reply cannot be delivered.
+    /// Where replies are posted. Without it, replies, questions and notices to the sender are kept to be picked up, and nothing else
+    /// can be delivered.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub callback_url: Option<String>,
     /// Signs the callbacks, in the form `whsec_…`; absent is `secret`.
