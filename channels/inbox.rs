@@ -186,10 +186,6 @@ pub struct MessageState {
     /// The earlier message whose question this one answered. This message is then done, and the reply belongs to the earlier one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub continues: Option<Uuid>,
-    /// The turns that answered the reports of sub-agents and the ends of background processes that the message's turn started, in
-    /// order. Only [`Inbox::state`] fills it.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub follow_ups: Vec<MessageState>,
 }
 
 impl MessageState {
@@ -241,6 +237,12 @@ pub trait Inbox: Send + Sync {
 
     /// Finds the state of a message of `channel` by its id in the store or by its sender's id.
     async fn state(&self, channel: &str, id: &str) -> Result<Option<MessageState>, Refusal>;
+
+    /// Returns the states of the turns that answered the reports of sub-agents and the ends of background processes which the turn of
+    /// the message started, in order.
+    async fn follow_ups(&self, _channel: &str, _id: Uuid) -> Result<Vec<MessageState>, Refusal> {
+        Ok(Vec::new())
+    }
 
     /// Waits until the message is done or dead, but at most for `limit`; then returns its state.
     async fn wait(&self, id: Uuid, limit: Duration) -> Result<Option<MessageState>, Refusal>;

@@ -131,7 +131,6 @@ impl ScriptedInbox {
             awaits_approval: false,
             question: None,
             continues: None,
-            follow_ups: Vec::new(),
         };
         let mut records = self.records.lock();
         records.messages.push((state, message));

@@ -131,10 +131,10 @@ async fn message_state(
         // A delivery's id is stored in its canonical form.
         found = webhook.inbox.state(parser.channel(), &canonical(&id)).await?;
     }
-    match found {
-        Some(state) => Ok(Json(MessageBody::from(&state)).into_response()),
-        None => Err(HttpError::not_found("there is no such message on this webhook")),
-    }
+    let state = found.ok_or_else(|| HttpError::not_found("there is no such message on this webhook"))?;
+    let follow_ups = webhook.inbox.follow_ups(parser.channel(), state.id).await?;
+    let follow_ups = follow_ups.iter().map(MessageBody::from).collect();
+    Ok(Json(MessageBody { follow_ups, ..MessageBody::from(&state) }).into_response())
 }
 
 impl WebhookEndpoint {

@@ -87,8 +87,7 @@ impl<'a> From<&'a MessageState> for MessageBody<'a> {
             Some(reply) => body.with_reply(reply),
             None => body,
         };
-        let follow_ups = state.follow_ups.iter().map(Self::from).collect();
-        Self { status: Some(state.status.as_str()), question: state.question.as_deref(), follow_ups, ..body }
+        Self { status: Some(state.status.as_str()), question: state.question.as_deref(), ..body }
     }
 }
 

@@ -13,7 +13,7 @@ use daoyou_channels::{
 use jiff::Timestamp;
 use uuid::Uuid;
 
-use super::drafts::{InboundDraft, NoticeKind, OutboundBody, OutboundDraft, OutboxSlot, follow_ups, texts_of_turn};
+use super::drafts::{InboundDraft, NoticeKind, OutboundBody, OutboundDraft, OutboxSlot, texts_of_turn};
 use super::message_bus::{BusSettings, CommandAnswer, ControlCommand, InboundSignal, MessageBus};
 use super::notices::{NoticeSettings, write_notice};
 use crate::crash;
@@ -25,6 +25,9 @@ use crate::store::{
 
 /// The longest external id, in bytes. A longer one would let a sender fill the index.
 const EXTERNAL_ID_LIMIT: usize = 1_024;
+
+/// The most follow-ups of a message that its sender sees.
+const MAX_FOLLOW_UPS: u32 = 100;
 
 /// The channel of terminals. Each terminal belongs to one person and follows a conversation by its session key.
 const TERMINAL: &str = "cli";
@@ -407,7 +410,6 @@ fn message_state(connection: &Connection, row: InboxRow) -> Result<MessageState,
         notice: notice.map(|body| body.content),
         question: question.map(|body| body.content),
         continues,
-        follow_ups: Vec::new(),
     })
 }
 
@@ -527,10 +529,17 @@ impl Inbox for BusInbox {
                 Some(row) => Some(row),
                 None => inbox::find_external(connection, &channel, &id)?,
             };
-            let Some(row) = row else { return Ok(None) };
-            let follow_ups = follow_ups(connection, &channel, row.turn)?.into_iter();
-            let follow_ups = follow_ups.map(|row| message_state(connection, row)).collect::<Result<_, _>>()?;
-            Ok(Some(MessageState { follow_ups, ..message_state(connection, row)? }))
+            row.map(|row| message_state(connection, row)).transpose()
+        };
+        Ok(self.0.store.read(read).await?)
+    }
+
+    async fn follow_ups(&self, channel: &str, id: Uuid) -> Result<Vec<MessageState>, Refusal> {
+        let channel = channel.to_owned();
+        let read = move |connection: &Connection| {
+            let Some(row) = inbox::find(connection, id)? else { return Ok(Vec::new()) };
+            let rows = inbox::follow_ups(connection, &channel, row.turn, MAX_FOLLOW_UPS)?.into_iter();
+            rows.map(|row| message_state(connection, row)).collect()
         };
         Ok(self.0.store.read(read).await?)
     }

@@ -337,27 +337,6 @@ pub struct FollowUps {
     pub notice: Option<String>,
 }
 
-/// The most follow-ups of a turn that its sender sees.
-const MAX_SHOWN: u32 = 100;
-
-/// Returns one message of each turn that answers a message which follows from the turn `turn` of a channel, directly or through
-/// another such turn.
-pub(super) fn follow_ups(connection: &Connection, channel: &str, turn: Uuid) -> Result<Vec<InboxRow>, StoreError> {
-    let (mut found, mut turns): (Vec<InboxRow>, _) = (Vec::new(), vec![turn]);
-    while let Some(turn) = turns.pop() {
-        for row in inbox::with_prefix(connection, channel, &turn.to_string(), MAX_SHOWN)? {
-            let is_known = found.len() >= MAX_SHOWN as usize || found.iter().any(|other| other.turn == row.turn);
-            // A person may give a message such an id.
-            if !is_known && !TurnOrigin::parse(&row.origin).is_from_person() {
-                turns.push(row.turn);
-                found.push(row);
-            }
-        }
-    }
-    found.sort_by_key(|row| row.seq);
-    Ok(found)
-}
-
 /// Marks the turn of an accepted message for cancellation, with its sub-agents and its question; returns the marked turns and their
 /// sessions. There are none if the message has already ended.
 pub fn mark_cancelled(connection: &Connection, id: Uuid) -> Result<Vec<(Uuid, String)>, StoreError> {

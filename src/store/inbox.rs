@@ -165,17 +165,18 @@ pub fn find_external(
     find_row(connection, "inbox WHERE channel = ?1 AND external_id = ?2", [channel, external_id])
 }
 
-/// Returns the rows of a channel whose ids begin with `prefix` and a colon, in order, at most `limit`.
-pub fn with_prefix(
-    connection: &Connection,
-    channel: &str,
-    prefix: &str,
-    limit: u32,
-) -> Result<Vec<InboxRow>, StoreError> {
-    // ';' is the character after ':', so the condition is a range of the unique index.
-    let source =
-        "inbox WHERE channel = ?1 AND external_id > ?2 || ':' AND external_id < ?2 || ';' ORDER BY seq LIMIT ?3";
-    find_rows(connection, source, params![channel, prefix, limit])
+/// Returns one row of each turn that follows from the turn `turn` of a channel, directly or through another such turn: its external id
+/// is that of the turn it follows, a colon and its own id. They are in order, only the newest `limit`.
+pub fn follow_ups(connection: &Connection, channel: &str, turn: Uuid, limit: u32) -> Result<Vec<InboxRow>, StoreError> {
+    // ';' is the character after ':', so the condition is a range of the unique index. Senders choose external ids, but no row's id.
+    let source = "inbox WHERE id IN (
+        WITH RECURSIVE found(turn, id) AS (VALUES (?2, NULL) UNION
+            SELECT i.turn, i.id FROM found CROSS JOIN inbox i ON i.channel = ?1 AND i.external_id > found.turn || ':'
+                AND i.external_id < found.turn || ';' AND i.external_id = found.turn || ':' || i.id)
+        SELECT min(id) FROM found GROUP BY turn) ORDER BY seq DESC LIMIT ?3";
+    let mut rows = find_rows(connection, source, params![channel, turn.to_string(), limit])?;
+    rows.reverse();
+    Ok(rows)
 }
 
 /// Returns the rows that a turn answers, in order.
