@@ -239,9 +239,10 @@ pub struct OutboundContext {
     /// The sender of the inbound message fetches the reply by its id. Therefore the reply counts as delivered even without a terminal.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub is_picked_up: bool,
-    /// The turn answers the report of a sub-agent or the end of a background process, and no message of the receiver.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    pub is_follow_up: bool,
+    /// The turn answers the report of a sub-agent or the end of a background process, and no message of the receiver: the first turn
+    /// of the chain that led to it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub follows: Option<Uuid>,
 }
 
 impl OutboundContext {

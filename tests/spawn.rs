@@ -56,9 +56,10 @@ async fn a_sub_agent_report_is_answered_once_at_every_crash_point() {
         wait_settled(&gateway.database()).await;
         // The receiver knows the message that the first reply answers, and none that the report answers.
         for post in sink.posts() {
-            let known = if post.data("content") == "I have asked." { json!([id, "m1"]) } else { json!([null, null]) };
+            let is_reply = post.data("content") == "I have asked.";
+            let known = if is_reply { json!([id, "m1", null]) } else { json!([null, null, id]) };
             let data = &post.body["data"];
-            assert_eq!(json!([data["in_reply_to"], data["external_id"]]), known, "{point:?}: {data}");
+            assert_eq!(json!([data["in_reply_to"], data["external_id"], data["follows"]]), known, "{point:?}: {data}");
         }
         let mut replies: Vec<_> = replies().into_iter().map(|(_, content)| content).collect();
         replies.sort_unstable();

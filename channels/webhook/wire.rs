@@ -106,6 +106,9 @@ struct CallbackData<'a> {
     /// The answered message. For a question or a notice of a turn, the message that started the turn. Null if the turn answers no
     /// message of the receiver.
     in_reply_to: Option<Uuid>,
+    /// The message whose turn started the sub-agent or the background process that this message is about.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    follows: Option<Uuid>,
     /// The turn waits for the answer to this message.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     question: bool,
@@ -143,7 +146,8 @@ impl<'a> From<&'a OutboundMessage> for CallbackBody<'a> {
         let context = &message.context;
         // A turn has the id of the message that started it. A job, a heartbeat, a report or the end of a process starts turns without a
         // message of the receiver.
-        let is_asked = context.job.is_none() && context.subject.is_none() && !context.is_follow_up;
+        let is_of_chat = context.job.is_none() && context.subject.is_none();
+        let is_asked = is_of_chat && context.follows.is_none();
         let asked = (is_asked && (context.is_question || context.notice.is_some())).then_some(message.turn);
         Self {
             kind: "message.reply",
@@ -151,6 +155,7 @@ impl<'a> From<&'a OutboundMessage> for CallbackBody<'a> {
             data: CallbackData {
                 id: message.id,
                 in_reply_to: message.in_reply_to.filter(|_| is_asked).or(asked),
+                follows: context.follows.filter(|_| is_of_chat),
                 question: context.is_question,
                 notice: context.notice.as_deref(),
                 external_id: message.metadata.get(EXTERNAL_ID).and_then(Value::as_str).filter(|_| is_asked),
@@ -222,22 +227,23 @@ mod tests {
         let mut of_job = question.clone();
         of_job.context.job = Some("news".to_owned());
         let mut report = reply.clone();
-        (report.context.is_follow_up, report.metadata) =
-            (true, [(EXTERNAL_ID.to_owned(), json!("order-1"))].into_iter().collect());
+        (report.context.follows, report.metadata) =
+            (Some(Uuid::from_u128(2)), [(EXTERNAL_ID.to_owned(), json!("order-1"))].into_iter().collect());
+        let mut of_jobs_process = report.clone();
+        of_jobs_process.context.job = Some("news".to_owned());
         let turn = json!(message.turn);
-        for (message, in_reply_to, is_question, notice) in [
-            (&message, json!(null), json!(null), json!(null)),
-            (&reply, json!(Uuid::from_u128(1)), json!(null), json!(null)),
-            (&question, turn.clone(), json!(true), json!(null)),
-            (&of_job, json!(null), json!(true), json!(null)),
-            (&report, json!(null), json!(null), json!(null)),
-            (&notice, turn, json!(null), json!("approval")),
+        for (message, expected) in [
+            (&message, json!([null, null, null, null])),
+            (&reply, json!([Uuid::from_u128(1), null, null, null])),
+            (&question, json!([turn, null, true, null])),
+            (&of_job, json!([null, null, true, null])),
+            (&report, json!([null, Uuid::from_u128(2), null, null])),
+            (&of_jobs_process, json!([null, null, null, null])),
+            (&notice, json!([turn, null, null, "approval"])),
         ] {
             let data = serde_json::to_value(CallbackBody::from(message)).unwrap()["data"].take();
-            assert_eq!(
-                (&data["in_reply_to"], &data["question"], &data["notice"], &data["external_id"]),
-                (&in_reply_to, &is_question, &notice, &json!(null))
-            );
+            let found = json!([data["in_reply_to"], data["follows"], data["question"], data["notice"]]);
+            assert_eq!((found, data.get("external_id")), (expected, None));
         }
     }
 

@@ -237,10 +237,11 @@ impl InboundDraft {
         Self { id: daoyou_channels::new_id(), message, origin }
     }
 
-    /// Marks the message as one that follows from the turn `turn`, so that [`follow_ups`] finds it.
+    /// Marks the message as one that follows from the turn `turn`, so that [`inbox::follow_ups`] finds it.
     #[must_use]
     pub fn following(mut self, turn: Uuid) -> Self {
         self.message.external_id = Some(format!("{turn}:{}", self.id));
+        self.origin.reply.follows.get_or_insert(turn);
         self
     }
 
@@ -380,6 +381,15 @@ mod tests {
         for column in ["", "replies", "tool:", "tool:x", "tool:1.x", "notice:", "notice:unheard-of", "other:1"] {
             assert_eq!(OutboxSlot::parse(column), None, "{column}");
         }
+    }
+
+    #[test]
+    fn a_follow_up_names_the_first_turn_of_its_chain() {
+        let [first, second] = [1, 2].map(Uuid::from_u128);
+        let message = InboundMessage::text("webhook:in", "c", "daoyou", daoyou_channels::Trust::Known, "x");
+        let report = InboundDraft::new(message.clone()).following(first);
+        let next = InboundDraft::with_origin(message, report.origin.for_follow_up()).following(second);
+        assert_eq!([report, next].map(|draft| draft.origin.reply.follows), [Some(first); 2]);
     }
 
     #[test]

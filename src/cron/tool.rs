@@ -380,7 +380,7 @@ impl ToolCaller {
 fn for_runs(origin: &TurnOrigin) -> TurnOrigin {
     let mut origin = origin.for_follow_up();
     // These settings apply only to that one message or turn.
-    (origin.settings.requested_model, origin.settings.bounds, origin.reply.is_follow_up) = (None, None, false);
+    (origin.settings.requested_model, origin.settings.bounds) = (None, None);
     // The maker of the job has it.
     origin.owner_identity = None;
     origin
