@@ -190,7 +190,7 @@ impl Turn<'_> {
         let restriction = self.tools.restriction(call, context)?;
         restriction.with_known_urls(|url| {
             let progress = progress.progress.lock();
-            context.taint.is_empty() || is_known_address(url, context, self.past(&progress))
+            context.taint.is_empty() || is_known_address(url, context, &self.past(&progress))
         })
     }
 }

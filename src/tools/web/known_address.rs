@@ -18,7 +18,7 @@ const MAX_PUNCTUATION: usize = 8;
 pub fn is_known_address<'a>(
     url: &str,
     context: &ToolContext,
-    messages: impl Iterator<Item = &'a ChatMessage> + Clone,
+    messages: &(impl Iterator<Item = &'a ChatMessage> + Clone),
 ) -> bool {
     let Ok(url) = parse_url(url) else { return false };
     let is_by_person =
@@ -132,14 +132,14 @@ mod tests {
             let mut messages = [result("web_fetch", page), result("web_search", hits), file].concat();
             messages.push(ChatMessage::user("https://task.example/"));
             let context = ToolContext { question: Arc::new(Question::new(user)), ..context() };
-            assert_eq!(is_known_address(url, &context, messages.iter()), is_known, "{url}");
+            assert_eq!(is_known_address(url, &context, &messages.iter()), is_known, "{url}");
         }
     }
 
     #[test]
     fn messages_that_daoyou_or_a_stranger_wrote_make_no_address_known() {
         let asked = ToolContext { question: Arc::new(Question::new("https://a.example/")), ..context() };
-        let is_known = |context: &ToolContext| is_known_address("https://a.example/", context, std::iter::empty());
+        let is_known = |context: &ToolContext| is_known_address("https://a.example/", context, &std::iter::empty());
         assert!(is_known(&asked));
         let mut report = (*asked.origin).clone();
         report.follow_ups = report.follow_ups.next();
@@ -154,15 +154,15 @@ mod tests {
     fn endless_punctuation_is_no_part_of_an_address() {
         let text = format!("https://a.example/{}", "!".repeat(1_000_000));
         let context = ToolContext { question: Arc::new(Question::new(text)), ..context() };
-        assert!(!is_known_address("https://a.example/", &context, std::iter::empty()));
+        assert!(!is_known_address("https://a.example/", &context, &std::iter::empty()));
     }
 
     #[test]
     fn a_failed_call_makes_its_address_not_known() {
         let messages = result("web_fetch", "Error: The owner denied web_fetch.");
-        assert!(!is_known_address("https://asked.example/once", &context(), messages.iter()));
+        assert!(!is_known_address("https://asked.example/once", &context(), &messages.iter()));
         let messages =
             result("web_search", "Error: searxng answered 500. It said: no hit for\nx\n   https://asked.example/q");
-        assert!(!is_known_address("https://asked.example/q", &context(), messages.iter()));
+        assert!(!is_known_address("https://asked.example/q", &context(), &messages.iter()));
     }
 }

@@ -304,7 +304,7 @@ mod tests {
                 content: result.into(),
                 images: Vec::new(),
             };
-            let mut messages = vec![ChatMessage::user("go"), call, tool.clone()];
+            let mut messages = [ChatMessage::user("go"), call, tool.clone()];
             strip(messages.iter_mut());
             assert_eq!(messages[2] == tool, is_shown, "{name} {arguments}");
         }
