@@ -11,7 +11,7 @@ use rustix::fs::{CWD, FileType, makedev, mknodat};
 use serde_json::{Value, json};
 
 use crate::support::swapper::Swapper;
-use crate::support::{Gateway, Hook, Model, Setup};
+use crate::support::{Gateway, Hook, Model, Setup, Sink};
 
 const CANARY: &str = "canary-5d1c";
 /// The tools that take a path, in the order of the columns of the corpus.
@@ -47,6 +47,8 @@ struct Harness {
     model: Model,
     gateway: Gateway,
     outside: PathBuf,
+    /// Gets the messages of the tool `message`.
+    _sink: Sink,
     _socket: UnixListener,
 }
 
@@ -55,10 +57,11 @@ impl Harness {
         let model = Model::start().await;
         model.call_named_tools();
         let setup = Setup::new().model(&model).set("tools.restrict_to_workspace", restricted);
-        let gateway = Gateway::start(setup.hook(Hook::bearer("in"))).await;
+        let sink = Sink::signed().await;
+        let gateway = Gateway::start(setup.hook(Hook::bearer("in").callback(&sink))).await;
         let outside = gateway.home().parent().unwrap().join("outside");
         let socket = create_traps(&gateway.workspace(), &outside);
-        Self { model, gateway, outside, _socket: socket }
+        Self { model, gateway, outside, _sink: sink, _socket: socket }
     }
 
     /// Returns the results of the calls, made in one turn.
