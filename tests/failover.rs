@@ -259,8 +259,9 @@ async fn a_waiting_turn_is_retried_after_another_answer_or_stopped() {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_expired_wait_is_given_up_and_can_be_revived() {
     let port = Port::claim();
+    // The circuit breaker opens after five failures, and would refuse the revived message. The retries of 3 s are fewer.
     let gateway = Gateway::start(
-        setup(port.number).set("agent.turn_timeout", "4s").set("agent.wait_for_model", "5s").set("agent.locale", "zh"),
+        setup(port.number).set("agent.turn_timeout", "2s").set("agent.wait_for_model", "3s").set("agent.locale", "zh"),
     )
     .await;
     let began = Instant::now();
@@ -269,12 +270,12 @@ async fn an_expired_wait_is_given_up_and_can_be_revived() {
     assert_eq!((dead.text("status"), &dead.body["error"]["code"]), ("dead", &json!("llm_unavailable")), "{dead:?}");
     let reply = dead.text("reply");
     assert!(
-        reply.starts_with("5s 内一直没有可用的模型服务")
+        reply.starts_with("3s 内一直没有可用的模型服务")
             && reply.contains(&id)
             && reply.contains("it cannot be reached"),
         "{reply}"
     );
-    assert!(began.elapsed() >= Duration::from_secs(5));
+    assert!(began.elapsed() >= Duration::from_secs(3));
     let queue = gateway.run(&["queue", "list"]).await.stdout;
     assert!(queue.contains(&id[..8]), "{queue}");
 
