@@ -108,13 +108,18 @@ impl TermQuery {
 
     /// Returns the ids in a corpus that may have at least this similarity (see [`TermScore::similarity`]), the most likely
     /// first. They are not read yet, so they may belong to any owner.
-    pub fn candidates(&self, connection: &Connection, corpus: SearchCorpus, min: f64) -> Result<Vec<i64>, StoreError> {
+    pub fn candidates(
+        &self,
+        connection: &Connection,
+        corpus: SearchCorpus,
+        least: f64,
+    ) -> Result<Vec<i64>, StoreError> {
         let Some(lists) = self.corpora.iter().find(|lists| lists.corpus == corpus) else { return Ok(Vec::new()) };
         let mut held = lists.rare_hits();
         lists.add_common_hits(connection, &self.terms, &mut held)?;
         // The list of a common term is incomplete, so every entry counts as holding the term.
         let common = (0..self.terms.len()).filter(|term| lists.is_common(*term)).fold(0, |all, term| all | 1 << term);
-        held.retain(|_, held| self.weights.sums(*held | common).1 >= min);
+        held.retain(|_, held| self.weights.sums(*held | common).1 >= least);
         let mut best: Vec<(f64, i64)> = held.into_iter().map(|(id, held)| (self.weights.sums(held).0, id)).collect();
         best.sort_unstable_by(|a, b| b.0.total_cmp(&a.0).then(b.1.cmp(&a.1)));
         Ok(best.into_iter().take(MAX_READ).map(|(_, id)| id).collect())

@@ -68,9 +68,14 @@ impl SpawnTool {
         Self { definition, config, bus, agents, slots: ChildSlots::default() }
     }
 
-    async fn spawn(&self, args: Value, context: &ToolContext, runner: &dyn CallRunner) -> Result<ToolOutcome, String> {
-        let waits = self.may_wait(&args, context);
-        let task = self.task_of(args, waits, (context, runner))?;
+    async fn spawn(
+        &self,
+        arguments: Value,
+        context: &ToolContext,
+        runner: &dyn CallRunner,
+    ) -> Result<ToolOutcome, String> {
+        let waits = self.may_wait(&arguments, context);
+        let task = self.task_of(arguments, waits, (context, runner))?;
         if !waits {
             context.origin.follow_ups.check()?;
         }

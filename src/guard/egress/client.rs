@@ -156,12 +156,16 @@ async fn read_body(mut response: reqwest::Response, max_body: usize) -> Result<(
 }
 
 /// Decodes a body, or its beginning, by the headers of its response.
-fn decode_body(headers: &HeaderMap, (body, is_cut): (Vec<u8>, bool), max: usize) -> Result<(Vec<u8>, bool), String> {
+fn decode_body(
+    headers: &HeaderMap,
+    (body, is_cut): (Vec<u8>, bool),
+    max_body: usize,
+) -> Result<(Vec<u8>, bool), String> {
     let encoding = ContentEncoding::of(headers).map_err(|name| {
         let name = truncate(&name, HEADER_CHARS);
         format!("in the content encoding {name:?}; only one of gzip and deflate is read")
     })?;
-    encoding.decode(body, is_cut, max).map_err(|error| format!("with a compressed body that is damaged: {error}"))
+    encoding.decode(body, is_cut, max_body).map_err(|error| format!("with a compressed body that is damaged: {error}"))
 }
 
 /// Returns the reason of a failed request: the refusal of an address if there was one, otherwise the innermost error.

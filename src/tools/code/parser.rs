@@ -105,12 +105,17 @@ impl SourceParser {
     ///
     /// # Errors
     /// The reason why there is no tree.
-    pub(super) fn parse(&mut self, lang: CodeLanguage, source: &[u8], stop: &StopSignal) -> Result<Tree, ParseFailure> {
+    pub(super) fn parse(
+        &mut self,
+        language: CodeLanguage,
+        source: &[u8],
+        stop: &StopSignal,
+    ) -> Result<Tree, ParseFailure> {
         let check = file_deadline(stop);
         // An interrupted parse leaves state behind.
         self.parser.reset();
-        if let Err(error) = self.parser.set_language(&lang.grammar()) {
-            tracing::error!(%error, language = lang.name(), "a grammar does not fit the parser");
+        if let Err(error) = self.parser.set_language(&language.grammar()) {
+            tracing::error!(%error, language = language.name(), "a grammar does not fit the parser");
             return Err(ParseFailure::TooSlow);
         }
         let mut progress = |_: &ParseState| check();
