@@ -54,8 +54,6 @@ enum Phase {
     Unproven,
     /// The sender is authenticated.
     Proven,
-    /// The body is discarded as it arrives and holds no memory.
-    Discarded,
     /// The budget ended the body to make room for others.
     Ended,
 }
@@ -156,20 +154,17 @@ impl BodyShare {
         let Entry { budget, id } = &*self.0;
         let bytes = bytes as u64;
         let mut state = budget.state.lock();
-        if state.used.saturating_add(bytes) > budget.limit && state.phase(*id) != Phase::Discarded {
+        if state.used.saturating_add(bytes) > budget.limit {
             state.make_room(budget.limit, *id, bytes);
         }
-        match state.phase(*id) {
-            Phase::Discarded => Ok(()),
-            Phase::Unproven | Phase::Proven if state.used.saturating_add(bytes) <= budget.limit => {
-                state.used += bytes;
-                if let Some(body) = state.bodies.get_mut(id) {
-                    body.held += bytes;
-                }
-                Ok(())
-            }
-            _ => Err(budget.exhausted()),
+        if state.phase(*id) == Phase::Ended || state.used.saturating_add(bytes) > budget.limit {
+            return Err(budget.exhausted());
         }
+        state.used += bytes;
+        if let Some(body) = state.bodies.get_mut(id) {
+            body.held += bytes;
+        }
+        Ok(())
     }
 
     /// Becomes ready when this body is ended to make room for others.
@@ -192,21 +187,9 @@ impl BodyShare {
 
     /// Marks the sender as authenticated. The budget never ends such a body to make room.
     pub fn proven(&self) {
-        self.change(Phase::Proven);
-    }
-
-    /// Marks the body as discarded: the bytes that have arrived and those still to come hold no memory.
-    pub fn discarded(&self) {
-        self.change(Phase::Discarded);
-    }
-
-    fn change(&self, phase: Phase) {
         let mut state = self.0.budget.state.lock();
-        let Some(body) = state.bodies.get_mut(&self.0.id).filter(|body| body.phase != Phase::Ended) else { return };
-        body.phase = phase;
-        if phase == Phase::Discarded {
-            let held = std::mem::take(&mut body.held);
-            state.used -= held;
+        if let Some(body) = state.bodies.get_mut(&self.0.id).filter(|body| body.phase != Phase::Ended) {
+            body.phase = Phase::Proven;
         }
     }
 }
@@ -282,9 +265,7 @@ mod tests {
         let budget = BodyBudget::new(ByteSize(100));
         let share = budget.share();
         share.take(60).unwrap();
-        share.discarded();
-        assert_eq!(budget.used(), 0);
-        assert!((0..100).all(|_| share.take(60).is_ok()));
+        drop(share);
         assert_eq!(budget.used(), 0);
     }
 
@@ -297,7 +278,6 @@ mod tests {
                 match action {
                     0 => shares[at] = budget.share(),
                     1 => shares[at].proven(),
-                    2 => shares[at].discarded(),
                     _ => drop(shares[at].take(bytes)),
                 }
                 let held: u64 = budget.state.lock().bodies.values().map(|body| body.held).sum();

@@ -1,11 +1,10 @@
 //! The two routes of a webhook: accept a message, and return its state.
 
-use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use axum::body::{Body, BodyDataStream};
+use axum::body::Body;
 use axum::extract::{ConnectInfo, Path, Query, Request, State};
 use axum::http::{Extensions, HeaderMap, HeaderValue, StatusCode, Uri, header, request};
 use axum::response::{IntoResponse, Response};
@@ -13,7 +12,6 @@ use axum::routing::{get, post};
 use axum::{Json, Router};
 use futures_util::StreamExt;
 use jiff::Timestamp;
-use memmap2::MmapMut;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
@@ -32,14 +30,6 @@ use crate::settings::ByteSize;
 
 /// The time limit for the arrival of a body.
 const BODY_TIMEOUT: Duration = Duration::from_secs(30);
-/// The size and the time up to which a refused body is read and discarded. Otherwise, a caller that writes the whole body
-/// before reading would see a broken connection instead of the response.
-const MAX_DISCARD: u64 = 64 << 20;
-const DISCARD_TIMEOUT: Duration = Duration::from_secs(5);
-/// The part of an arriving body that is kept on the heap, in bytes.
-const SMALL: usize = 4 << 10;
-/// The size of each mapped segment for the rest of the body, in bytes.
-const SEGMENT: usize = 128 << 10;
 /// The time that the inbox may take to return the state after the wait.
 const STATE_TIMEOUT: Duration = Duration::from_secs(1);
 /// The maximum of `?wait`.
@@ -94,17 +84,11 @@ async fn receive(State(webhook): State<Arc<WebhookState>>, request: Request) -> 
     let client = client_of(&parts.extensions);
     // The share must live as long as the body.
     let share = parts.extensions.remove::<BodyShare>();
-    let (wait, check) = match webhook.admit(&parts, client) {
-        Ok(admitted) => admitted,
-        Err(error) => {
-            discard(&parts.headers, body, share);
-            return Err(error);
-        }
-    };
+    let (wait, check) = webhook.admit(&parts, client)?;
     if let Some(share) = share.as_ref().filter(|_| webhook.endpoint.parser.verifier().proves_by_head()) {
         share.proven();
     }
-    let body = webhook.collect(&parts.headers, body, check, client, share.as_ref()).await?;
+    let body = webhook.collect(body, check, client).await?;
     let outcome = webhook.endpoint.parser.read(&parts.headers, &parts.uri, &body)?;
     drop((body, share));
     match outcome {
@@ -213,48 +197,38 @@ impl WebhookState {
     /// Reads a body and checks its signature while it arrives.
     async fn collect(
         &self,
-        headers: &HeaderMap,
         body: Body,
         mut check: Option<SignatureCheck>,
         client: Option<ClientAddr>,
-        share: Option<&BodyShare>,
     ) -> Result<Vec<u8>, HttpError> {
         let max_body = self.endpoint.max_body;
         let mut stream = body.into_data_stream();
-        let mut whole = BodyBuffer::new(content_length(headers));
+        let mut whole = Vec::new();
         let reading = async {
             while let Some(chunk) = stream.next().await {
                 let chunk = chunk.map_err(|error| HttpError::bad_request(format!("the body broke off: {error}")))?;
-                if (whole.length + chunk.len()) as u64 > max_body.0 {
+                if (whole.len() + chunk.len()) as u64 > max_body.0 {
                     return Err(HttpError::too_large(max_body));
                 }
                 if let Some(check) = &mut check {
                     check.update(&chunk);
                 }
-                whole.push(&chunk).map_err(|error| {
+                whole.try_reserve(chunk.len()).map_err(|error| {
                     tracing::warn!(%error, "no memory for a request's body");
                     HttpError::new(StatusCode::SERVICE_UNAVAILABLE, "memory", "there is no memory left for the body")
                 })?;
+                whole.extend_from_slice(&chunk);
             }
             Ok(())
         };
-        match tokio::time::timeout(BODY_TIMEOUT, reading).await {
-            Ok(Ok(())) => {}
-            Ok(Err(error)) => {
-                if let Some(share) = share {
-                    share.discarded();
-                }
-                drain(stream);
-                return Err(error);
-            }
-            Err(_) => return Err(HttpError::bad_request("the body did not arrive in time")),
-        }
+        let late = |_| HttpError::bad_request("the body did not arrive in time");
+        tokio::time::timeout(BODY_TIMEOUT, reading).await.map_err(late)??;
         if let Some(check) = check {
             let limits = &self.endpoint.limits;
             check.finish().map_err(|reason| limits.failed(reason, client))?;
             limits.take()?;
         }
-        Ok(whole.join())
+        Ok(whole)
     }
 
     /// Builds the response for an accepted message, with its reply if the reply comes within `wait`.
@@ -330,90 +304,8 @@ fn content_length(headers: &HeaderMap) -> Option<u64> {
     headers.get(header::CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
 }
 
-/// The received part of a body. Memory grows with the received bytes, whatever length was announced. Everything beyond the
-/// first bytes is mapped from the system, because a mapping returns to the system at once; heap segments of many bodies
-/// that end at different times would not.
-struct BodyBuffer {
-    first: Vec<u8>,
-    maps: Vec<MmapMut>,
-    length: usize,
-}
-
-impl BodyBuffer {
-    fn new(announced: Option<u64>) -> Self {
-        let first = announced.and_then(|bytes| usize::try_from(bytes).ok()).unwrap_or(SMALL).min(SMALL);
-        Self { first: Vec::with_capacity(first), maps: Vec::new(), length: 0 }
-    }
-
-    /// Appends bytes.
-    ///
-    /// # Errors
-    /// The system provides no more memory.
-    fn push(&mut self, bytes: &[u8]) -> io::Result<()> {
-        let (head, mut rest) = bytes.split_at(bytes.len().min(self.first.capacity() - self.first.len()));
-        self.first.extend_from_slice(head);
-        self.length += bytes.len();
-        while !rest.is_empty() {
-            let mapped = self.length - self.first.len() - rest.len();
-            let (at, from) = (mapped / SEGMENT, mapped % SEGMENT);
-            if at == self.maps.len() {
-                self.maps.push(MmapMut::map_anon(SEGMENT)?);
-            }
-            let (head, tail) = rest.split_at(rest.len().min(SEGMENT - from));
-            self.maps[at][from..from + head.len()].copy_from_slice(head);
-            rest = tail;
-        }
-        Ok(())
-    }
-
-    fn join(self) -> Vec<u8> {
-        let mut whole = self.first;
-        if !self.maps.is_empty() {
-            whole.reserve_exact(self.length - whole.len());
-            for map in self.maps {
-                let left = self.length - whole.len();
-                whole.extend_from_slice(&map[..left.min(SEGMENT)]);
-            }
-        }
-        whole
-    }
-}
-
-/// Reads the rest of a refused body for a caller that would otherwise not see the refusal. Does nothing if the caller asks
-/// before it sends (`Expect: 100-continue`) or announced too much.
-fn discard(headers: &HeaderMap, body: Body, share: Option<BodyShare>) {
-    if let Some(share) = share {
-        share.discarded();
-    }
-    let asks_first = headers.contains_key(header::EXPECT);
-    let hopeless = content_length(headers).is_some_and(|length| length > MAX_DISCARD);
-    if !asks_first && !hopeless {
-        drain(body.into_data_stream());
-    }
-}
-
-/// Reads the rest of a body in a separate task, so that the refusal is sent at once, even to a client that has not sent its body yet.
-fn drain(mut stream: BodyDataStream) {
-    tokio::spawn(async move {
-        let reading = async {
-            let mut read = 0;
-            while let Some(Ok(chunk)) = stream.next().await {
-                read += chunk.len() as u64;
-                if read > MAX_DISCARD {
-                    return;
-                }
-            }
-        };
-        if tokio::time::timeout(DISCARD_TIMEOUT, reading).await.is_err() {
-            tracing::debug!("a refused body did not end in time");
-        }
-    });
-}
-
 #[cfg(test)]
 mod tests {
-    use proptest::prelude::*;
-
     use super::*;
 
     #[test]
@@ -458,22 +350,5 @@ mod tests {
         assert!(limits.failures.key_count() <= MAX_CLIENTS, "bounded");
         tokio::time::advance(Duration::from_secs(61)).await;
         assert_eq!((fail(1), fail(30_000)), (401, 401));
-    }
-
-    proptest! {
-        #[test]
-        fn a_buffer_returns_all_bytes_that_arrived(
-            announced in prop::option::of(0_u64..600_000),
-            chunks in prop::collection::vec((any::<u8>(), 0_usize..200_000), 0..6),
-        ) {
-            let mut buffer = BodyBuffer::new(announced);
-            let mut expected = Vec::new();
-            for (byte, count) in chunks {
-                let chunk: Vec<u8> = (0..count).map(|at| byte.wrapping_add((at % 251) as u8)).collect();
-                buffer.push(&chunk).unwrap();
-                expected.extend(chunk);
-            }
-            prop_assert!(buffer.join() == expected);
-        }
     }
 }
