@@ -10,10 +10,10 @@ use tokio_util::sync::CancellationToken;
 use super::environment::CommandEnvironment;
 use super::output::print_note;
 use super::translation::tr_fill;
-use crate::control::{ControlClient, ToRequest};
+use crate::control::ControlClient;
 use crate::gateway::{self, OfflineRequest};
 use crate::home::{Home, HomeLock, LockError};
-use crate::query::{GatewayQuery, ManualToolRun, ProbeScope};
+use crate::query::{ControlRequest, GatewayQuery, ManualToolRun, ProbeScope};
 
 /// The number and the interval of probes of a gateway that is starting or stopping.
 const PROBES: u32 = 100;
@@ -131,7 +131,7 @@ pub async fn find_gateway(home: &Home) -> anyhow::Result<Option<ControlClient>> 
 /// # Errors
 /// The subject does not exist, the change is invalid, the configuration is needed without a gateway and invalid, or the store cannot
 /// be read or written.
-pub async fn answer_request<Request: ToRequest + OfflineRequest>(
+pub async fn answer_request<Request: ControlRequest + OfflineRequest>(
     request: Request,
     environment: &CommandEnvironment,
 ) -> anyhow::Result<Value> {
@@ -149,7 +149,7 @@ pub struct RequestAnswer {
 ///
 /// # Errors
 /// Those of [`answer_request`].
-pub async fn answer_request_with_source<Request: ToRequest + OfflineRequest>(
+pub async fn answer_request_with_source<Request: ControlRequest + OfflineRequest>(
     request: Request,
     environment: &CommandEnvironment,
 ) -> anyhow::Result<RequestAnswer> {
@@ -159,7 +159,7 @@ pub async fn answer_request_with_source<Request: ToRequest + OfflineRequest>(
         false => GatewayAccess::find(home).await?,
     };
     let (value, is_running) = match access {
-        GatewayAccess::Running(client) => (client.send(request.request()).await?, true),
+        GatewayAccess::Running(client) => (client.send(&request).await?, true),
         GatewayAccess::Offline(lock) => (request.answer(home, &lock, environment.without_secrets()).await?, false),
     };
     Ok(RequestAnswer { value, is_running })
@@ -187,7 +187,7 @@ pub async fn inspect(query: GatewayQuery, environment: &CommandEnvironment) -> a
         _ => GatewayAccess::find_to_read(&environment.home).await?,
     };
     match access {
-        GatewayAccess::Running(client) => client.send(query.request()).await,
+        GatewayAccess::Running(client) => client.inspect(&query).await,
         GatewayAccess::Offline(lock) => {
             let loaded = match query {
                 GatewayQuery::Status
@@ -225,7 +225,7 @@ pub async fn run_tool(
     match GatewayAccess::find(&environment.home).await? {
         GatewayAccess::Running(client) => {
             // Closing the connection cancels the call.
-            let answer = cancel.run_until_cancelled(client.send(run.request())).await;
+            let answer = cancel.run_until_cancelled(client.send(&run)).await;
             answer.unwrap_or_else(|| Err(anyhow!("stopped before the tool had ended")))
         }
         GatewayAccess::Offline(lock) => {

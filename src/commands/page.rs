@@ -11,7 +11,7 @@ use super::environment::CommandEnvironment;
 use super::output::{print, print_note, tr};
 use super::{CommandExit, render};
 use crate::cli::{OpenArgs, TokensCommand};
-use crate::control::{ControlClient, ControlRequest};
+use crate::control::ControlClient;
 use crate::query::TokenChange;
 
 /// The programs that open a link in the system's browser.
@@ -28,7 +28,7 @@ pub async fn open(args: OpenArgs, environment: &CommandEnvironment) -> anyhow::R
     let Some(client) = find_gateway(&environment.home).await? else {
         bail!("no gateway runs, which would serve the page: start it with `daoyou gateway`");
     };
-    let link = client.send(ControlRequest::post("/api/page/code")).await?;
+    let link = client.post("/api/page/code").await?;
     let url = render::text(&link["url"]);
     let printed = print(&link, args.output, |out| writeln!(out, "{url}"))?;
     if !args.output.json {
@@ -44,7 +44,7 @@ pub async fn open(args: OpenArgs, environment: &CommandEnvironment) -> anyhow::R
 /// one while that is unused and valid for a while.
 pub async fn login_link(environment: &CommandEnvironment) -> Value {
     let Ok(client) = ControlClient::new(&environment.home.socket()) else { return Value::Null };
-    let link = client.send(ControlRequest::post("/api/page/code?again=true")).await;
+    let link = client.post("/api/page/code?again=true").await;
     link.unwrap_or_else(|error| {
         tracing::debug!(%error, "the gateway gives no link to its page");
         Value::Null

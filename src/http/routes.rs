@@ -28,7 +28,8 @@ pub fn tcp_routes(state: &Arc<AppState>, channels: &[Arc<dyn Channel>], context:
 
 /// Returns the routes on the control socket.
 pub fn control_routes(state: &Arc<AppState>) -> Router {
-    let owner = owner_routes(state).merge(page::code_routes(state.clone())).layer(Extension(Principal::owner()));
+    let owner = owner_routes(state).merge(page::code_routes(state.clone())).merge(api::command_routes(state.clone()));
+    let owner = owner.layer(Extension(Principal::owner()));
     with_layers(health::routes(state.clone()).merge(owner).merge(mcp::stream_routes(state)), state)
 }
 

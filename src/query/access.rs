@@ -3,6 +3,7 @@
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use daoyou_channels::text::truncate;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
@@ -37,7 +38,7 @@ impl TokenScope {
 }
 
 /// A change of the named tokens.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum TokenChange {
     /// Adds a token. With `reuse`, it may replace a revoked token of the same name, and it inherits that token's chats, uploads and
     /// memories.

@@ -1,5 +1,6 @@
 //! Calls that wait for the owner's approval, and the owner's answers.
 
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::queue::{AfterCommit, AppliedChange};
@@ -9,7 +10,7 @@ use crate::store::{Connection, StoreError};
 use crate::text::visible::{quote_visibly, visible_json};
 
 /// An answer of the owner.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ApprovalAnswer {
     /// The call runs once, with exactly its arguments. With `for_session`, further calls of the tool in that conversation run
     /// without approval.

@@ -1,11 +1,12 @@
 //! Requests about the gateway itself rather than its store: its state, its abilities, and tests of its parts.
 
 use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 /// A query about a gateway.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum GatewayQuery {
     /// Channels, queues, the last turns, and today's tokens.
     Status,
@@ -44,7 +45,7 @@ pub enum GatewayQuery {
 }
 
 /// A tool call that the owner makes by hand.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ManualToolRun {
     /// The name of the tool, or an alias.
     pub name: String,
@@ -57,7 +58,7 @@ pub struct ManualToolRun {
 }
 
 /// The model services that are probed when the services are listed.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ProbeScope {
     None,
     All,

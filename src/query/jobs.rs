@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::rows::timestamp;
@@ -21,7 +22,7 @@ const VIEW_RUNS: u32 = 5;
 const VIEW_TIMES: usize = 5;
 
 /// A query about jobs.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum JobQuery {
     List,
     /// One job, by id or name; the same applies to the queries below.
@@ -35,7 +36,7 @@ pub enum JobQuery {
 }
 
 /// A change of jobs.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum JobChange {
     /// JSON with the fields of [`JobRequest`].
     Add(Value),

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use daoyou_channels::json::fault_of_line;
 use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::rows::timestamp;
@@ -31,7 +32,7 @@ const FORGET_LIMIT: usize = 1_000;
 const IMPORT_LIMIT: usize = 100_000;
 
 /// A query about memories.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum MemoryQuery {
     /// A list of memories, the newest first.
     List {
@@ -59,7 +60,7 @@ pub enum MemoryQuery {
 }
 
 /// A change of memories.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum MemoryChange {
     /// JSON with the fields of [`EntryRequest`].
     Add(Value),

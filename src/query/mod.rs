@@ -1,5 +1,5 @@
 //! The queries and changes of the API, the control socket and the offline commands, and their JSON results. This module does not
-//! know its callers: `http` and `gateway` call it, and `control` maps its requests to HTTP.
+//! know its callers: `http` and `gateway` call it, and `control` sends its requests to a running gateway.
 
 pub mod access;
 mod approvals;
@@ -14,6 +14,9 @@ mod store_query;
 mod terminal;
 pub mod turns;
 
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
 pub use crate::memory::MemorySelection;
 pub use access::{TokenChange, TokenScope};
 pub use approvals::ApprovalAnswer;
@@ -25,15 +28,23 @@ pub use rows::{LIST_LIMIT, losses, timestamp, usage};
 pub use store_query::{StoreChange, StoreQuery, apply, read};
 pub use terminal::{GatewayDirectory, ModelSelection, TerminalFrame, TerminalInfo};
 
-/// The end of a name in the path of a request that would otherwise lead to another path, such as "..". No name contains it.
-const NAME_END: char = '\0';
+/// The error for a request that the gateway of another version does not know.
+pub const OTHER_VERSION: &str = "the gateway of another version runs; restart it";
 
-/// Returns a name with [`NAME_END`], so that the path of a request can contain it although it would lead to another path.
-pub fn with_name_end(name: &str) -> String {
-    format!("{name}{NAME_END}")
+/// A query or change of a command, which a running gateway answers on its control socket.
+pub trait ControlRequest: Serialize + DeserializeOwned {
+    /// The name of the type in the path of the request. The body is the value as JSON.
+    const NAME: &'static str;
 }
 
-/// Returns the name that the path of a request contains.
-pub fn name_of_path(segment: &str) -> &str {
-    segment.strip_suffix(NAME_END).unwrap_or(segment)
+macro_rules! control_requests {
+    ($($request:ident),*) => {
+        $(impl ControlRequest for $request {
+            const NAME: &'static str = stringify!($request);
+        })*
+    };
 }
+
+control_requests!(
+    StoreQuery, StoreChange, TokenChange, JobQuery, JobChange, MemoryQuery, MemoryChange, GatewayQuery, ManualToolRun
+);

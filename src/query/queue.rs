@@ -1,5 +1,6 @@
 //! The queue: messages that wait, failed or were given up, and deliveries that are not sent.
 
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
@@ -14,7 +15,9 @@ use crate::store::{Connection, StoreError, inbox, outbox, turn_steps};
 const RETRY_LIMIT: u32 = 10_000;
 
 /// Entries of the queue that can be retried, by their state.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, strum::EnumString, strum::IntoStaticStr)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, strum::EnumString, strum::IntoStaticStr, Serialize, Deserialize,
+)]
 #[strum(serialize_all = "snake_case")]
 pub enum RetryClass {
     /// A delivery or a message that was given up.

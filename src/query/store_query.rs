@@ -1,5 +1,6 @@
 //! Requests that need only the store: about sessions, turns and the queue.
 
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
@@ -10,7 +11,7 @@ use crate::store::checkpoints::{CheckpointError, separate_store_errors};
 use crate::store::{Connection, Durability, Store, losses};
 
 /// A query of the store.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum StoreQuery {
     Sessions,
     /// The messages of a session as they are stored.
@@ -31,7 +32,7 @@ pub enum StoreQuery {
 }
 
 /// A change of the store.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum StoreChange {
     ClearSession(String),
     /// Restores the session of a turn to the end of that turn.

@@ -23,7 +23,7 @@ pub(super) fn list(
     session: Option<&str>,
     limit: Option<u32>,
 ) -> Result<Option<Value>, StoreError> {
-    let limit = limit.unwrap_or(LIST_LIMIT);
+    let limit = limit.unwrap_or(LIST_LIMIT).min(LIST_LIMIT);
     let rows = match session {
         Some(session) => inbox::newest_of_session(connection, session, limit)?,
         None => inbox::newest(connection, limit)?,

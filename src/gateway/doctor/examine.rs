@@ -11,7 +11,7 @@ use super::check::{DoctorCheck, Repair};
 use super::running::HomeHolder;
 use super::{database, files, machine, memory};
 use crate::config::{ConfigFault, LoadedConfig, SettingOrigin};
-use crate::control::{ControlClient, ToRequest};
+use crate::control::ControlClient;
 use crate::gateway::inspect::Inspector;
 use crate::home::Home;
 use crate::memory::Identities;
@@ -176,5 +176,5 @@ async fn gateway_checks(
 }
 
 async fn remote_checks(client: &ControlClient) -> anyhow::Result<Vec<Finding>> {
-    Ok(serde_json::from_value(client.send(GatewayQuery::Checks.request()).await?)?)
+    Ok(serde_json::from_value(client.inspect(&GatewayQuery::Checks).await?)?)
 }

@@ -8,7 +8,7 @@ use tokio::time::timeout;
 
 use super::check::{DoctorCheck, Repair};
 use crate::config::Config;
-use crate::control::{ControlClient, ToRequest};
+use crate::control::ControlClient;
 use crate::gateway::inspect::read_only_reason;
 use crate::home::{Home, LockError};
 use crate::query::GatewayQuery;
@@ -73,7 +73,7 @@ impl HomeHolder {
             Ok(client) => client,
             Err(error) => return Self::Silent { pid, reason: format!("{error:#}") },
         };
-        let reason = match timeout(STATUS_LIMIT, client.send(GatewayQuery::Status.request())).await {
+        let reason = match timeout(STATUS_LIMIT, client.inspect(&GatewayQuery::Status)).await {
             Ok(Ok(status)) => return Self::Answers { client, status },
             Ok(Err(error)) => format!("{error:#}"),
             Err(_) => format!("no answer within {STATUS_LIMIT:?}"),

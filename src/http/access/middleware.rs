@@ -13,7 +13,6 @@ use super::authenticator::Authenticator;
 use super::principal::{ClientCredential, Principal};
 use super::rules::{ScopeRule, scope_rule};
 use crate::http::error::{FOREIGN_CHAT, internal, out_of_scope};
-use crate::query::name_of_path;
 use crate::store::{Connection, Store, checkpoints, inbox};
 
 /// The header of all requests from the page. A page of another origin cannot set it without our consent, which we never give.
@@ -116,7 +115,7 @@ fn check_page_request(method: &Method, headers: &HeaderMap, route: &str) -> Resu
 fn path_parameter(uri: &Uri, route: &str) -> String {
     let at = route.split('/').position(|segment| segment.starts_with('{'));
     let segment = at.and_then(|at| uri.path().split('/').nth(at)).unwrap_or_default();
-    name_of_path(&percent_decode_str(segment).decode_utf8_lossy()).to_owned()
+    percent_decode_str(segment).decode_utf8_lossy().into_owned()
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use axum::extract::Query;
+use axum::extract::{Path, Query};
 use axum::routing::{MethodRouter, get, post};
 use axum::{Json, Router};
 use daoyou_channels::settings::Span;
@@ -12,7 +12,6 @@ use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::name::Name;
 use super::response::{ApiResult, check_object, run_detached};
 use crate::cron::{JobContext, JobError, JobService};
 use crate::http::limits::IMPORT_BODY_LIMIT;
@@ -40,9 +39,9 @@ pub(super) fn routes() -> Router<Arc<AppState>> {
         )
         .route(
             "/api/cron/{job}",
-            get(async |state: SharedState, Name(job)| read(&state, JobQuery::Show(job)).await)
+            get(async |state: SharedState, Path(job)| read(&state, JobQuery::Show(job)).await)
                 .patch(edit)
-                .delete(async |state: SharedState, Name(job)| apply(&state, JobChange::Remove(job)).await),
+                .delete(async |state: SharedState, Path(job)| apply(&state, JobChange::Remove(job)).await),
         )
         .route("/api/cron/{job}/enable", post_change(JobChange::Enable))
         .route("/api/cron/{job}/disable", post_change(JobChange::Disable))
@@ -52,7 +51,7 @@ pub(super) fn routes() -> Router<Arc<AppState>> {
 
 /// Makes a change to the job that the path names.
 fn post_change(change: fn(String) -> JobChange) -> MethodRouter<Arc<AppState>> {
-    post(async move |state: SharedState, Name(job)| apply(&state, change(job)).await)
+    post(async move |state: SharedState, Path(job)| apply(&state, change(job)).await)
 }
 
 #[derive(Deserialize)]
@@ -60,11 +59,11 @@ struct HistoryParams {
     limit: Option<u32>,
 }
 
-async fn history(state: SharedState, Name(job): Name, Query(params): Query<HistoryParams>) -> ApiResult {
+async fn history(state: SharedState, Path(job): Path<String>, Query(params): Query<HistoryParams>) -> ApiResult {
     read(&state, JobQuery::History { job, limit: params.limit.unwrap_or(HISTORY_LIMIT) }).await
 }
 
-async fn edit(state: SharedState, Name(job): Name, text: String) -> ApiResult {
+async fn edit(state: SharedState, Path(job): Path<String>, text: String) -> ApiResult {
     apply(&state, JobChange::Edit { job, fields: parse(&text)? }).await
 }
 
@@ -189,12 +188,12 @@ fn parse(text: &str) -> Result<Value, HttpError> {
     json::from_str(text).map_err(|error| HttpError::bad_request(format!("the body is not JSON: {error}")))
 }
 
-async fn read(state: &AppState, query: JobQuery) -> ApiResult {
+pub(super) async fn read(state: &AppState, query: JobQuery) -> ApiResult {
     let service = state.jobs.get();
     Ok(Json(jobs::read(&service.store, query, service.context.clone()).await?))
 }
 
-async fn apply(state: &AppState, change: JobChange) -> ApiResult {
+pub(super) async fn apply(state: &AppState, change: JobChange) -> ApiResult {
     let service = state.jobs.get();
     run_detached(async move { Ok(Json(change_jobs(&service, change).await?)) }).await
 }

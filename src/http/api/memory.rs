@@ -117,11 +117,11 @@ fn parse_id(id: &str) -> Result<i64, HttpError> {
     id.parse().map_err(|_| HttpError::not_found(format!("{id:?} is no memory's id; ids are whole numbers such as 17")))
 }
 
-async fn read(state: &AppState, query: MemoryQuery) -> ApiResult {
+pub(super) async fn read(state: &AppState, query: MemoryQuery) -> ApiResult {
     Ok(Json(memories::read(&state.memory.get(), query).await?))
 }
 
-async fn apply(state: &AppState, change: MemoryChange) -> ApiResult {
+pub(super) async fn apply(state: &AppState, change: MemoryChange) -> ApiResult {
     let service = state.memory.get();
     run_detached(async move { Ok(Json(memories::apply(&service, change).await?)) }).await
 }

@@ -3,7 +3,6 @@
 
 mod jobs;
 mod memory;
-mod name;
 mod openapi;
 pub(in crate::http) mod response;
 mod store;
@@ -14,7 +13,7 @@ pub use self::store::UniqueJson;
 
 use std::sync::Arc;
 
-use axum::extract::Query;
+use axum::extract::{Path, Query};
 use axum::http::StatusCode;
 use axum::middleware::from_fn;
 use axum::routing::{MethodRouter, delete, get, post};
@@ -25,17 +24,22 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 use tracing::Level;
 
-use self::name::Name;
 use self::response::{ApiResult, parse_body, run_detached};
 use super::access::Principal;
 use super::error::out_of_scope;
+use super::limits::IMPORT_BODY_LIMIT;
 use super::state::{AppState, SharedState};
 use super::{health, page};
 use crate::logging::RecentLog;
-use crate::query::{GatewayQuery, ManualToolRun, ProbeScope, TokenChange, TokenScope, access};
+use crate::query::{
+    ControlRequest, GatewayQuery, JobChange, JobQuery, ManualToolRun, MemoryChange, MemoryQuery, OTHER_VERSION,
+    ProbeScope, StoreChange, StoreQuery, TokenChange, TokenScope, access,
+};
 
 /// The largest arguments of a tool, in bytes.
 const ARGUMENTS_LIMIT: usize = 16 * 1024 * 1024;
+/// The largest request of a command, in bytes: the largest file that a command imports, whose line breaks and quotes JSON escapes.
+const COMMAND_BODY_LIMIT: usize = 4 * IMPORT_BODY_LIMIT;
 
 /// The default number of log lines to return.
 const DEFAULT_LINES: usize = 200;
@@ -69,7 +73,7 @@ fn gateway_routes() -> Router<Arc<AppState>> {
         .route("/api/mcp", get(async |state: SharedState| answer(&state, GatewayQuery::McpServers).await))
         .route("/api/mcp/{name}/tools", get_named(GatewayQuery::McpTools))
         .route("/api/mcp/{name}/test", get_named(GatewayQuery::TestMcp))
-        .route("/api/tools/{name}/run", limit_body(post(run_tool), ARGUMENTS_LIMIT))
+        .route("/api/tools/{name}/run", limit_body(post(post_tool_run), ARGUMENTS_LIMIT))
         .route("/api/prompt", get(prompt))
         .route("/api/cost", get(cost))
         .route("/api/config", get(async |state: SharedState| answer(&state, GatewayQuery::Config).await))
@@ -79,11 +83,35 @@ fn gateway_routes() -> Router<Arc<AppState>> {
 
 /// Answers a query about the item that the path names.
 fn get_named(query: fn(String) -> GatewayQuery) -> MethodRouter<Arc<AppState>> {
-    get(async move |state: SharedState, Name(name)| answer(&state, query(name)).await)
+    get(async move |state: SharedState, Path(name)| answer(&state, query(name)).await)
 }
 
 async fn answer(state: &AppState, query: GatewayQuery) -> ApiResult {
     state.inspector.answer(query).await.map(Json).map_err(HttpError::from)
+}
+
+/// Returns the route of the requests that commands send, for the control socket alone.
+pub fn command_routes(state: Arc<AppState>) -> Router {
+    Router::new().route("/control/{name}", limit_body(post(run_command), COMMAND_BODY_LIMIT)).with_state(state)
+}
+
+async fn run_command(state: SharedState, Path(name): Path<String>, body: String) -> ApiResult {
+    match name.as_str() {
+        StoreQuery::NAME => store::read(&state, parse_command(&body)?).await,
+        StoreChange::NAME => store::apply(&state, parse_command(&body)?).await,
+        TokenChange::NAME => change_tokens(&state, parse_command(&body)?).await.map(Json),
+        JobQuery::NAME => jobs::read(&state, parse_command(&body)?).await,
+        JobChange::NAME => jobs::apply(&state, parse_command(&body)?).await,
+        MemoryQuery::NAME => memory::read(&state, parse_command(&body)?).await,
+        MemoryChange::NAME => memory::apply(&state, parse_command(&body)?).await,
+        GatewayQuery::NAME => answer(&state, parse_command(&body)?).await,
+        ManualToolRun::NAME => run_tool(&state, parse_command(&body)?).await,
+        _ => Err(HttpError::not_found(OTHER_VERSION)),
+    }
+}
+
+fn parse_command<T: ControlRequest>(body: &str) -> Result<T, HttpError> {
+    serde_json::from_str(body).map_err(|error| HttpError::unprocessable(format!("{OTHER_VERSION}: {error}")))
 }
 
 #[derive(Deserialize)]
@@ -153,12 +181,15 @@ struct ToolCallBody {
     query: String,
 }
 
-/// Runs a tool. A client that disconnects cancels the call; effects of the call are committed nevertheless.
-async fn run_tool(state: SharedState, Name(name): Name, text: String) -> ApiResult {
+async fn post_tool_run(state: SharedState, Path(name): Path<String>, text: String) -> ApiResult {
     let ToolCallBody { arguments, raw, query } = parse_body(&text)?;
+    run_tool(&state, ManualToolRun { name, arguments, is_whole: raw, question: query }).await
+}
+
+/// Runs a tool. A client that disconnects cancels the call; effects of the call are committed nevertheless.
+async fn run_tool(state: &AppState, run: ManualToolRun) -> ApiResult {
     let (inspector, cancel) = (state.inspector.clone(), CancellationToken::new());
     let _guard = cancel.clone().drop_guard();
-    let run = ManualToolRun { name, arguments, is_whole: raw, question: query };
     run_detached(async move { inspector.run_tool(run, cancel).await.map(Json).map_err(HttpError::from) }).await
 }
 
@@ -173,7 +204,7 @@ async fn status(state: SharedState) -> ApiResult {
 /// `/api/tokens`.
 fn token_routes() -> Router<Arc<AppState>> {
     let revoke =
-        async |state: SharedState, Name(name)| change_tokens(&state, TokenChange::Revoke(name)).await.map(Json);
+        async |state: SharedState, Path(name)| change_tokens(&state, TokenChange::Revoke(name)).await.map(Json);
     Router::new().route("/api/tokens", get(list_tokens).post(add_token)).route("/api/tokens/{name}", delete(revoke))
 }
 

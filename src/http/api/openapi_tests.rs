@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use super::*;
 
 /// The routes that only the control socket has.
-const CONTROL_SOCKET: &[&str] = &["/mcp/stream", "/api/page/code"];
+const CONTROL_SOCKET: &[&str] = &["/mcp/stream", "/api/page/code", "/control/{name}"];
 
 /// A route in the code.
 #[derive(Debug)]

@@ -19,7 +19,6 @@ use serde_json::json;
 use serde_json::value::RawValue;
 use uuid::Uuid;
 
-use super::name::Name;
 use super::response::{ApiResult, check_object, run_detached};
 use crate::bus::InboundSignal;
 use crate::http::access::Principal;
@@ -27,7 +26,7 @@ use crate::http::error;
 use crate::http::page::PAGE_CHANNEL;
 use crate::http::state::{AppState, SharedState};
 use crate::query::{
-    self, AfterCommit, AppliedChange, ApprovalAnswer, LIST_LIMIT, RetryClass, StoreChange, StoreQuery, sessions, turns,
+    self, AfterCommit, AppliedChange, ApprovalAnswer, RetryClass, StoreChange, StoreQuery, sessions, turns,
 };
 use crate::store::checkpoints::{find_turn, of_turn, separate_store_errors};
 use crate::store::inbox;
@@ -42,16 +41,19 @@ pub(super) fn routes() -> Router<Arc<AppState>> {
         .route("/api/sessions", get(list_sessions))
         .route(
             "/api/sessions/{key}",
-            get(async |state: SharedState, Name(key)| read(&state, StoreQuery::Session(key)).await)
-                .delete(async |state: SharedState, Name(key): Name| clear(&state, &key).await),
+            get(async |state: SharedState, Path(key)| read(&state, StoreQuery::Session(key)).await)
+                .delete(async |state: SharedState, Path(key)| apply(&state, StoreChange::ClearSession(key)).await),
         )
         .route(
             "/api/sessions/{key}/transcript",
-            get(async |state: SharedState, Name(key)| read(&state, StoreQuery::Transcript(key)).await),
+            get(async |state: SharedState, Path(key)| read(&state, StoreQuery::Transcript(key)).await),
         )
         .route("/api/turns", get(list_turns))
-        .route("/api/turns/{id}", get(async |state: SharedState, Name(id)| read(&state, StoreQuery::Turn(id)).await))
-        .route("/api/turns/{id}/restore", post(restore))
+        .route("/api/turns/{id}", get(async |state: SharedState, Path(id)| read(&state, StoreQuery::Turn(id)).await))
+        .route(
+            "/api/turns/{id}/restore",
+            post(async |state: SharedState, Path(id)| apply(&state, StoreChange::Restore(id)).await),
+        )
         .route("/api/turns/{id}/fork", post(fork))
         .route("/api/queue", get(async |state: SharedState| read(&state, StoreQuery::Queue).await))
         .route(
@@ -77,12 +79,20 @@ fn not_found(subject: &str) -> HttpError {
     HttpError::not_found(format!("there is no {subject}"))
 }
 
-async fn read(state: &AppState, query: StoreQuery) -> ApiResult {
+pub(super) async fn read(state: &AppState, query: StoreQuery) -> ApiResult {
     let subject = query.subject();
     query::read(state.bus.store(), query).await?.map(Json).ok_or_else(|| not_found(&subject))
 }
 
-async fn apply(state: &Arc<AppState>, change: StoreChange) -> ApiResult {
+pub(super) async fn apply(state: &Arc<AppState>, change: StoreChange) -> ApiResult {
+    match change {
+        StoreChange::ClearSession(key) => clear(state, &key).await,
+        StoreChange::Restore(turn) => restore(state, turn).await,
+        change => commit(state, change).await,
+    }
+}
+
+async fn commit(state: &Arc<AppState>, change: StoreChange) -> ApiResult {
     let state = state.clone();
     run_detached(async move {
         let subject = change.subject();
@@ -115,7 +125,7 @@ struct ApproveParams {
     session: bool,
 }
 
-async fn approve(state: SharedState, Name(id): Name, Query(params): Query<ApproveParams>) -> ApiResult {
+async fn approve(state: SharedState, Path(id): Path<String>, Query(params): Query<ApproveParams>) -> ApiResult {
     let answer = ApprovalAnswer::Approve { for_session: params.session };
     apply(&state, StoreChange::AnswerApproval { id, answer }).await
 }
@@ -126,7 +136,7 @@ struct DenyParams {
     reason: String,
 }
 
-async fn deny(state: SharedState, Name(id): Name, Query(params): Query<DenyParams>) -> ApiResult {
+async fn deny(state: SharedState, Path(id): Path<String>, Query(params): Query<DenyParams>) -> ApiResult {
     let answer = ApprovalAnswer::Deny { reason: params.reason };
     apply(&state, StoreChange::AnswerApproval { id, answer }).await
 }
@@ -204,16 +214,16 @@ async fn list_turns(
     if principal.is_confined() && !session.as_deref().is_some_and(|session| principal.may_use(session)) {
         return Err(error::out_of_scope("this token may list the turns of a chat that it began: ?session=KEY"));
     }
-    read(&state, StoreQuery::Turns { session, limit: limit.map(|limit| limit.min(LIST_LIMIT)) }).await
+    read(&state, StoreQuery::Turns { session, limit }).await
 }
 
 /// Restores a session through its lane, so that running turns end first.
-async fn restore(state: SharedState, Name(id): Name) -> ApiResult {
+async fn restore(state: &AppState, id: String) -> ApiResult {
     let find = move |connection: &_| {
         separate_store_errors(find_turn(connection, &id).and_then(|turn| of_turn(connection, turn)))
     };
     let point = state.bus.store().read(find).await??;
-    let (_, done) = run_command(&state, &point.session, &format!("/restore {}", point.turn)).await?;
+    let (_, done) = run_command(state, &point.session, &format!("/restore {}", point.turn)).await?;
     let Some(done) = done.filter(|done| done.status == MessageStatus::Done) else {
         let waits = "the order is kept: it is carried out when the turns before it in this session have ended";
         return Ok(Json(json!({ "turn": point.turn, "session": point.session, "restored": false, "waits": waits })));
@@ -231,7 +241,7 @@ struct ForkParams {
     session: Option<String>,
 }
 
-async fn fork(state: SharedState, Name(turn): Name, Query(params): Query<ForkParams>) -> ApiResult {
+async fn fork(state: SharedState, Path(turn): Path<String>, Query(params): Query<ForkParams>) -> ApiResult {
     apply(&state, StoreChange::Fork { turn, session: params.session }).await
 }
 

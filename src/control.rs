@@ -19,9 +19,8 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use uuid::Uuid;
 
-use super::requests::ControlRequest;
 use crate::home::SocketPath;
-use crate::query::{TerminalFrame, TerminalInfo};
+use crate::query::{ControlRequest, GatewayQuery, OTHER_VERSION, TerminalFrame, TerminalInfo};
 use crate::sse::{EventTooLong, SseReader};
 
 /// The origin of all URLs; its name is never resolved.
@@ -68,17 +67,40 @@ impl ControlClient {
     /// # Errors
     /// No gateway answers, or it returns an error, whose message becomes this error's message.
     pub async fn get(&self, path: &str) -> anyhow::Result<Value> {
-        self.send(ControlRequest::get(path)).await
+        parse_answer(self.http.get(format!("{BASE}{path}")).send().await.context(NO_ANSWER)?).await
     }
 
-    /// Sends a request.
+    /// Sends a POST request without a body.
     ///
     /// # Errors
     /// The errors of [`ControlClient::get`].
-    pub async fn send(&self, request: ControlRequest) -> anyhow::Result<Value> {
-        let ControlRequest { method, path, body } = request;
-        let response = self.http.request(method, format!("{BASE}{path}")).body(body).send().await;
-        parse_answer(response.context(NO_ANSWER)?).await
+    pub async fn post(&self, path: &str) -> anyhow::Result<Value> {
+        parse_answer(self.http.post(format!("{BASE}{path}")).send().await.context(NO_ANSWER)?).await
+    }
+
+    /// Sends a query or change.
+    ///
+    /// # Errors
+    /// The errors of [`ControlClient::get`].
+    pub async fn send<R: ControlRequest>(&self, request: &R) -> anyhow::Result<Value> {
+        let sent = self.http.post(format!("{BASE}/control/{}", R::NAME)).json(request).send().await;
+        let answer = parse_answer(sent.context(NO_ANSWER)?).await;
+        // An earlier version has no such route.
+        answer.map_err(|error| match error.to_string().starts_with("there is nothing at ") {
+            true => anyhow!(OTHER_VERSION),
+            false => error,
+        })
+    }
+
+    /// Sends a query about the gateway. Its status comes from the API, because a read-only gateway answers nothing else.
+    ///
+    /// # Errors
+    /// The errors of [`ControlClient::get`].
+    pub async fn inspect(&self, query: &GatewayQuery) -> anyhow::Result<Value> {
+        match query {
+            GatewayQuery::Status => self.get("/api/status").await,
+            query => self.send(query).await,
+        }
     }
 
     /// Opens a stream of MCP messages, one per line. `connection` names the client's session.
@@ -93,7 +115,7 @@ impl ControlClient {
             return response.upgrade().await.context("the gateway broke off its answer");
         }
         match parse_answer::<Value>(response).await {
-            Ok(_) => bail!("the gateway of another version runs; restart it"),
+            Ok(_) => bail!(OTHER_VERSION),
             Err(error) => Err(error),
         }
     }
