@@ -27,6 +27,7 @@ use tracing_subscriber::{EnvFilter, Registry, reload};
 use file::LogFile;
 pub use file::open_file;
 pub use recent::RecentLog;
+use smart_default::SmartDefault;
 
 /// The log file, in the home, of a process that chats on its terminal.
 pub const FILE_NAME: &str = "daoyou.log";
@@ -45,18 +46,13 @@ pub enum LogFormat {
 }
 
 /// `[log]`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, SmartDefault, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct LogConfig {
     /// `error`, `warn`, `info`, `debug`, `trace`, or directives such as `info,daoyou::llm=debug`.
+    #[default = "info"]
     pub level: String,
     pub format: LogFormat,
-}
-
-impl Default for LogConfig {
-    fn default() -> Self {
-        Self { level: "info".to_owned(), format: LogFormat::Text }
-    }
 }
 
 impl LogConfig {

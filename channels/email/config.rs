@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use smart_default::SmartDefault;
 
 use crate::settings::{ByteSize, Secret, Span};
 use crate::trust::{AllowList, Author};
@@ -91,7 +92,7 @@ impl Mailboxes {
 }
 
 /// `[channels.email]`: an account whose mail is read by IMAP and answered by SMTP.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, SmartDefault, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct EmailConfig {
     pub enabled: bool,
@@ -107,18 +108,21 @@ pub struct EmailConfig {
     /// Absent: 993, or 143 without implicit TLS.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub imap_port: Option<u16>,
+    #[default(Tls::Implicit)]
     pub imap_tls: Tls,
     /// Empty: the address.
     pub imap_username: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub imap_password: Option<Secret>,
     /// The mailboxes to read.
+    #[default(Mailboxes::One("INBOX".to_owned()))]
     pub mailbox: Mailboxes,
     /// Empty: the preset of the address's provider, if known.
     pub smtp_host: String,
     /// Absent: 587 with STARTTLS, 465 with implicit TLS, 25 without TLS.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub smtp_port: Option<u16>,
+    #[default(Tls::Starttls)]
     pub smtp_tls: Tls,
     /// Empty: the same as for IMAP.
     pub smtp_username: String,
@@ -146,8 +150,10 @@ pub struct EmailConfig {
     pub authserv_depth: u32,
     pub strangers: StrangerPolicy,
     /// How often a server without IDLE is polled.
+    #[default(Span::from_secs(60))]
     pub poll_interval: Span,
     /// How old a mail may be that was in the mailbox before the first start, to be answered.
+    #[default(Span::from_secs(0))]
     pub backlog: Span,
     pub done: DoneAction,
     /// The mailbox of accepted mail with `done = "move"`.
@@ -155,6 +161,7 @@ pub struct EmailConfig {
     /// The folder that keeps a copy of each sent mail; empty: none.
     pub sent_mailbox: String,
     /// A larger mail is not fetched, and its sender is notified.
+    #[default(ByteSize(35_000_000))]
     pub max_size: ByteSize,
     /// Whether a reply quotes the beginning of the mail that it answers.
     pub quote: bool,
@@ -162,8 +169,10 @@ pub struct EmailConfig {
     pub reply_all: bool,
     /// How many mails of one sender, and of one thread, are answered within an hour.
     #[schemars(range(min = 1, max = 1_000))]
+    #[default = 30]
     pub hourly_limit: u32,
     /// The waits between the attempts to send a reply; then it is a dead letter.
+    #[default([1, 5, 10, 30, 60, 120, 240, 480].map(|minutes: u64| Span::from_secs(minutes * 60)).to_vec())]
     pub retry: Vec<Span>,
 }
 
@@ -171,46 +180,5 @@ impl EmailConfig {
     /// Returns the names in `authserv_id`. Some services write the result of each method under its own name.
     pub fn authserv_ids(&self) -> impl Iterator<Item = &str> {
         self.authserv_id.split(|c: char| c == ',' || c.is_whitespace()).filter(|id| !id.is_empty())
-    }
-}
-
-impl Default for EmailConfig {
-    fn default() -> Self {
-        const RETRY_MINUTES: [u64; 8] = [1, 5, 10, 30, 60, 120, 240, 480];
-        Self {
-            enabled: false,
-            consent_granted: false,
-            address: String::new(),
-            name: String::new(),
-            imap_host: String::new(),
-            imap_port: None,
-            imap_tls: Tls::Implicit,
-            imap_username: String::new(),
-            imap_password: None,
-            mailbox: Mailboxes::One("INBOX".to_owned()),
-            smtp_host: String::new(),
-            smtp_port: None,
-            smtp_tls: Tls::Starttls,
-            smtp_username: String::new(),
-            smtp_password: None,
-            token_command: None,
-            ca_file: None,
-            allow_from: AllowList::default(),
-            trusted_from: AllowList::default(),
-            trust: TrustBy::Authserv,
-            authserv_id: String::new(),
-            authserv_depth: 0,
-            strangers: StrangerPolicy::Ignore,
-            poll_interval: Span::from_secs(60),
-            backlog: Span::from_secs(0),
-            done: DoneAction::Seen,
-            move_to: String::new(),
-            sent_mailbox: String::new(),
-            max_size: ByteSize(35_000_000),
-            quote: false,
-            reply_all: false,
-            hourly_limit: 30,
-            retry: RETRY_MINUTES.iter().map(|minutes| Span::from_secs(minutes * 60)).collect(),
-        }
     }
 }

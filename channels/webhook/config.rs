@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use smart_default::SmartDefault;
 
 use super::services::EventService;
 use super::template::{RequestTemplate, is_template};
@@ -45,9 +46,10 @@ pub enum Verify {
 }
 
 /// One webhook, reached at `POST /webhook/NAME`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, SmartDefault, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct WebhookConfig {
+    #[default = true]
     pub enabled: bool,
     pub verify: Verify,
     /// The shared secret that `verify` needs; for `standard` in the form `whsec_…`. Looking up a message has no body to
@@ -62,6 +64,7 @@ pub struct WebhookConfig {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub callback_secret: Option<Secret>,
     /// The waits between tries of one callback; then it is a dead letter.
+    #[default([5, 300, 1_800, 7_200, 18_000, 36_000, 36_000].map(Span::from_secs).to_vec())]
     pub retry: Vec<Span>,
     /// The senders listened to; absent is everybody who passes `verify`. With `verify = "none"` it must be set.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -73,6 +76,7 @@ pub struct WebhookConfig {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rate_limit: Option<Rate>,
     /// The largest body taken; a larger one gets 413.
+    #[default(ByteSize(2_000_000))]
     pub max_body: ByteSize,
     /// The session of this hook's messages, in place of `webhook:NAME:chat_id`: a name below `webhook:NAME:`, or a whole
     /// key such as `cli:direct`, or a template.
@@ -273,32 +277,6 @@ impl WebhookConfig {
         ]
         .into_iter()
         .filter_map(|(key, source)| Some((key, source?.as_str())))
-    }
-}
-
-impl Default for WebhookConfig {
-    fn default() -> Self {
-        const RETRY_SECS: [u64; 7] = [5, 300, 1_800, 7_200, 18_000, 36_000, 36_000];
-        Self {
-            enabled: true,
-            verify: Verify::Standard,
-            secret: None,
-            callback_url: None,
-            callback_secret: None,
-            retry: RETRY_SECS.iter().map(|secs| Span(Duration::from_secs(*secs))).collect(),
-            allow_from: None,
-            trusted_from: AllowList::default(),
-            rate_limit: None,
-            max_body: ByteSize(2_000_000),
-            session: None,
-            any_session: false,
-            prompt: None,
-            model: None,
-            content: None,
-            chat_id: None,
-            sender: None,
-            id: None,
-        }
     }
 }
 

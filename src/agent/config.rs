@@ -3,6 +3,7 @@
 use daoyou_channels::settings::Span;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use smart_default::SmartDefault;
 
 use crate::llm::Price;
 use crate::locale::LocaleSetting;
@@ -22,10 +23,11 @@ pub enum QueueMode {
 }
 
 /// How turns run.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, SmartDefault, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct AgentConfig {
     /// `auto`, or `PROVIDER/MODEL`.
+    #[default = "auto"]
     pub model: String,
     /// Models that stand in, in order, when that one cannot answer: each `PROVIDER/MODEL`.
     pub fallback: Vec<String>,
@@ -47,27 +49,35 @@ pub struct AgentConfig {
     pub max_tokens: Option<u32>,
     /// Model calls with tools in one turn; then one last call without tools.
     #[schemars(range(min = 1, max = 1_000))]
+    #[default = 40]
     pub max_iterations: u32,
     /// Tokens that one turn may use, all its model calls together.
     #[schemars(range(min = 1))]
+    #[default = 2_000_000]
     pub max_turn_tokens: u64,
     /// The most messages of the session that the model is given.
     #[schemars(range(min = 1))]
+    #[default = 100]
     pub memory_window: u32,
     /// The most tokens that the first request of a turn may hold, estimated.
     #[schemars(range(min = 1))]
+    #[default = 100_000]
     pub context_tokens: u32,
     /// Active time that a turn may take, across restarts. Waiting does not use it up.
+    #[default(Span::from_secs(600))]
     pub turn_timeout: Span,
     /// How long a turn waits for a model service that is down, refuses the key or takes no more requests, before its message
     /// becomes a dead letter. 0 is for ever.
+    #[default(Span::from_secs(24 * 60 * 60))]
     pub wait_for_model: Span,
     /// Turns that run side by side, each of another session.
     #[schemars(range(min = 1))]
+    #[default = 64]
     pub max_concurrent_turns: u32,
     pub queue: QueueMode,
     pub session: SessionConfig,
     /// What stands around turns, model calls and tool calls, the first one outermost.
+    #[default(MiddlewareName::ALL.to_vec())]
     pub middleware: Vec<MiddlewareName>,
     /// What a million tokens cost of a model whose price is not known; such a model costs nothing when absent.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -78,68 +88,31 @@ pub struct AgentConfig {
     pub spawn: SpawnConfig,
 }
 
-impl Default for AgentConfig {
-    fn default() -> Self {
-        Self {
-            model: "auto".to_owned(),
-            fallback: Vec::new(),
-            orchestrator: Orchestrator::Auto,
-            locale: LocaleSetting::Auto,
-            timezone: String::new(),
-            workspace: String::new(),
-            temperature: None,
-            max_tokens: None,
-            max_iterations: 40,
-            max_turn_tokens: 2_000_000,
-            memory_window: 100,
-            context_tokens: 100_000,
-            turn_timeout: Span::from_secs(600),
-            wait_for_model: Span::from_secs(24 * 60 * 60),
-            max_concurrent_turns: 64,
-            queue: QueueMode::Followup,
-            session: SessionConfig::default(),
-            middleware: MiddlewareName::ALL.to_vec(),
-            fallback_price: None,
-            budget: BudgetConfig::default(),
-            rate_limit: RateLimitConfig::default(),
-            cache: CacheConfig::default(),
-            spawn: SpawnConfig::default(),
-        }
-    }
-}
-
 /// How far sub-agents go.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, SmartDefault, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct SpawnConfig {
     /// Sub-agents that run side by side, of all sessions, beside the other turns.
     #[schemars(range(min = 1))]
+    #[default = 3]
     pub at_once: u32,
     /// How deep they nest; 1 is: a sub-agent has none, 0: there are none.
     #[schemars(range(max = 8))]
+    #[default = 2]
     pub depth: u32,
     /// Unfinished sub-agents of one session.
     #[schemars(range(min = 1, max = 1_000))]
+    #[default = 16]
     pub max_children: u32,
     /// Model calls with tools of one sub-agent; then one last call without tools.
     #[schemars(range(min = 1, max = 1_000))]
+    #[default = 15]
     pub max_iterations: u32,
     /// How long one may work; waiting for others of its own does not count.
+    #[default(Span::from_secs(300))]
     pub timeout: Span,
     /// Tokens that one may use, all its model calls together.
     #[schemars(range(min = 1))]
+    #[default = 200_000]
     pub max_tokens: u64,
-}
-
-impl Default for SpawnConfig {
-    fn default() -> Self {
-        Self {
-            at_once: 3,
-            depth: 2,
-            max_children: 16,
-            max_iterations: 15,
-            timeout: Span::from_secs(300),
-            max_tokens: 200_000,
-        }
-    }
 }

@@ -10,6 +10,7 @@ use daoyou_channels::webhook::WebhookConfig;
 use indexmap::IndexMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use smart_default::SmartDefault;
 
 use crate::agent::AgentConfig;
 use crate::cron::{CronConfig, HeartbeatConfig};
@@ -55,10 +56,11 @@ pub struct Config {
 }
 
 /// `[gateway]`: the server, and the capacities of the queues.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, SmartDefault, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct GatewayConfig {
     /// Address and port of the HTTP server.
+    #[default = "127.0.0.1:18790"]
     pub listen: String,
     /// What callers of the API must show; absent is the one in the file `token`.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -67,41 +69,29 @@ pub struct GatewayConfig {
     pub hosts: Vec<String>,
     /// Connections that may be open at once.
     #[schemars(range(min = 16, max = 1_000_000))]
+    #[default = 4_096]
     pub max_connections: u32,
     /// What the bodies of all requests may take of the memory while they arrive.
+    #[default(ByteSize(64_000_000))]
     pub body_budget: ByteSize,
     /// Addresses, or ranges such as `10.0.0.0/8`, of proxies whose X-Forwarded-For is believed.
     pub trusted_proxies: Vec<String>,
     pub tls: TlsConfig,
     /// How long running turns may go on after SIGTERM.
+    #[default(Span::from_secs(30))]
     pub drain_timeout: Span,
     /// Unfinished messages of one session; one more is answered 429.
     #[schemars(range(min = 1))]
+    #[default = 1_000]
     pub session_capacity: u32,
     /// Unfinished messages of all sessions; one more is answered 503.
     #[schemars(range(min = 1))]
+    #[default = 10_000]
     pub inbound_capacity: u32,
     /// Undelivered messages of one channel; above it the channel takes no new messages (503).
     #[schemars(range(min = 1))]
+    #[default = 10_000]
     pub outbound_capacity: u32,
-}
-
-impl Default for GatewayConfig {
-    fn default() -> Self {
-        Self {
-            listen: "127.0.0.1:18790".to_owned(),
-            token: None,
-            hosts: Vec::new(),
-            max_connections: 4_096,
-            body_budget: ByteSize(64_000_000),
-            trusted_proxies: Vec::new(),
-            tls: TlsConfig::default(),
-            drain_timeout: Span::from_secs(30),
-            session_capacity: 1_000,
-            inbound_capacity: 10_000,
-            outbound_capacity: 10_000,
-        }
-    }
 }
 
 impl GatewayConfig {

@@ -8,53 +8,46 @@ use daoyou_channels::trust::TrustLists;
 use jiff::tz::TimeZone;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use smart_default::SmartDefault;
 use tokio::sync::Notify;
 
 use crate::bus::DeliveryChannels;
 use crate::phrases::Phrases;
 
 /// Scheduled prompts.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, SmartDefault, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct CronConfig {
     /// Runs the jobs. If false, jobs can be created and listed, and wait.
+    #[default = true]
     pub enabled: bool,
     /// The most jobs; one more is refused.
     #[schemars(range(min = 1, max = 1_000_000))]
+    #[default = 10_000]
     pub max_jobs: u32,
     /// A slot missed by more does not run late, unless the job says otherwise. Jobs of one time (`at`) run however late.
+    #[default(Span::from_secs(86_400))]
     pub stale_after: Span,
     /// The most missed slots, the newest ones, that `misfire = "all"` runs late.
     #[schemars(range(min = 1, max = 1_000))]
+    #[default = 10]
     pub catch_up: u32,
     /// A job that fails so often in a row is paused, and the owner is informed.
     #[schemars(range(min = 1))]
+    #[default = 5]
     pub pause_after: u32,
     /// The runs that are kept of each job.
     #[schemars(range(min = 1))]
+    #[default = 200]
     pub keep_runs: u32,
     /// A prompt that repeats more often is refused; 0 allows any interval. Messages need no model and may repeat at any
     /// interval.
+    #[default(Span::from_secs(60))]
     pub min_interval: Span,
     /// The tokens that jobs and their sub-agents may use in a day (midnight to midnight in `agent.timezone`). After that,
     /// prompts are skipped until the next day, one-time prompts are postponed to it, and the owner is informed. Runs that the owner
     /// starts with `cron run` are not held back. 0: no limit.
     pub tokens_per_day: u64,
-}
-
-impl Default for CronConfig {
-    fn default() -> Self {
-        Self {
-            enabled: true,
-            max_jobs: 10_000,
-            stale_after: Span::from_secs(86_400),
-            catch_up: 10,
-            pause_after: 5,
-            keep_runs: 200,
-            min_interval: Span::from_secs(60),
-            tokens_per_day: 0,
-        }
-    }
 }
 
 /// The settings with which jobs run. A reload creates new ones.

@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use daoyou_channels::settings::Span;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use smart_default::SmartDefault;
 
 /// The names of the foreign content that a turn has read (content from anyone but the owner), such as `web:https://example.org/`.
 /// Empty if it has read none.
@@ -29,7 +30,7 @@ pub enum ApprovalPolicy {
 }
 
 /// `[approval]`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, SmartDefault, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct ApprovalConfig {
     /// For calls that nothing below names.
@@ -40,18 +41,8 @@ pub struct ApprovalConfig {
     /// calls of tainted turns alone.
     pub channels: BTreeMap<String, ApprovalPolicy>,
     /// How long a call waits for an answer; then it is refused.
+    #[default(Span::from_secs(86_400))]
     pub expires: Span,
-}
-
-impl Default for ApprovalConfig {
-    fn default() -> Self {
-        Self {
-            default: ApprovalPolicy::default(),
-            tools: BTreeMap::new(),
-            channels: BTreeMap::new(),
-            expires: Span::from_secs(86_400),
-        }
-    }
 }
 
 impl ApprovalConfig {

@@ -9,6 +9,7 @@ use rustix::io::retry_on_intr;
 use rustix::net::{RecvFlags, recv};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use smart_default::SmartDefault;
 
 /// The longest request that is read, in bytes.
 const REQUEST_BYTES: usize = 4_000_000;
@@ -82,23 +83,20 @@ pub struct BackgroundOptions {
 }
 
 /// The limits for a command together with all processes that it starts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, SmartDefault, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct CommandLimits {
     /// The maximum number of concurrent processes.
+    #[default = 256]
     pub processes: u32,
     /// The maximum memory in bytes.
+    #[default = 2_000_000_000]
     pub memory: u64,
     /// The maximum number of bytes that the command may add to the disk. Each file or folder counts as at least 4 KiB.
+    #[default = 1_000_000_000]
     pub disk: u64,
     /// The number of bytes that must stay free on the disk, whoever uses it.
     pub reserve: u64,
-}
-
-impl Default for CommandLimits {
-    fn default() -> Self {
-        Self { processes: 256, memory: 2_000_000_000, disk: 1_000_000_000, reserve: 0 }
-    }
 }
 
 /// A report of the supervisor.

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use daoyou_channels::settings::ByteSize;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use smart_default::SmartDefault;
 
 /// The number of files that the gateway opens besides its connections: the database, model calls, commands, logs.
 const OTHER_FILES: u64 = 512;
@@ -27,49 +28,42 @@ pub const UPLOAD_LIMIT: usize = 25 * 1024 * 1024;
 pub const PROVEN_BODY_RATE: u64 = 16 * 1024;
 
 /// The limits of times and sizes.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, SmartDefault)]
 pub struct ServerLimits {
     /// The time for the head of a request, from its first byte; for the first request, from the start of the connection.
+    #[default(Duration::from_secs(10))]
     pub header: Duration,
     /// The time for the body of a request. The body of an authenticated client gets a second more for each
     /// [`PROVEN_BODY_RATE`] bytes that have arrived.
+    #[default(Duration::from_secs(30))]
     pub body: Duration,
     /// The idle time between two requests.
+    #[default(Duration::from_secs(75))]
     pub idle: Duration,
     /// The time for a client that has stopped reading its response to continue.
+    #[default(Duration::from_secs(30))]
     pub write: Duration,
     /// The time for which a complete request is still answered after its client has closed its half of the connection.
+    #[default(Duration::from_secs(5))]
     pub half_close: Duration,
     /// The time for the TLS handshake.
+    #[default(Duration::from_secs(10))]
     pub handshake: Duration,
     /// The time, and the number of bytes, for which the rest of a request is read and discarded after an early refusal. A client
     /// that writes everything before it reads would otherwise see a broken connection instead of the response.
+    #[default(Duration::from_secs(5))]
     pub linger: Duration,
+    #[default(64 << 20)]
     pub linger_bytes: u64,
     /// The largest head, in bytes.
+    #[default(32 << 10)]
     pub head_bytes: usize,
     /// The largest body, in bytes.
+    #[default(DEFAULT_BODY_LIMIT as u64)]
     pub body_bytes: u64,
     /// The memory for all bodies while they arrive.
+    #[default(ByteSize(64_000_000))]
     pub body_budget: ByteSize,
-}
-
-impl Default for ServerLimits {
-    fn default() -> Self {
-        Self {
-            header: Duration::from_secs(10),
-            body: Duration::from_secs(30),
-            idle: Duration::from_secs(75),
-            write: Duration::from_secs(30),
-            half_close: Duration::from_secs(5),
-            handshake: Duration::from_secs(10),
-            linger: Duration::from_secs(5),
-            linger_bytes: 64 << 20,
-            head_bytes: 32 << 10,
-            body_bytes: DEFAULT_BODY_LIMIT as u64,
-            body_budget: ByteSize(64_000_000),
-        }
-    }
 }
 
 /// Raises the limit of open files as `connections` require, and returns the number of possible connections, which is lower only if

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use daoyou_channels::settings::{Secret, Span};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use smart_default::SmartDefault;
 
 use super::prices::Price;
 
@@ -50,7 +51,7 @@ pub enum ToolMode {
 }
 
 /// One model service.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, SmartDefault, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct ProviderConfig {
     /// Not set: what the known service of this name speaks, else `openai`.
@@ -66,6 +67,7 @@ pub struct ProviderConfig {
     /// More headers to send with each request.
     pub headers: BTreeMap<String, Secret>,
     /// Ask for the answer as it is written.
+    #[default = true]
     pub stream: bool,
     /// The most tokens that a model may think before it answers, for `kind = "anthropic"`: at least 1024, or 0 for no
     /// thinking. Thinking sets the temperature aside.
@@ -73,14 +75,18 @@ pub struct ProviderConfig {
     /// The model that `agent.model = "auto"` takes; empty is the known provider's usual one.
     pub model: String,
     /// Time to connect, TLS included.
+    #[default(Span::from_secs(10))]
     pub connect_timeout: Span,
     /// Longest deadlines while an answer is awaited or arrives; only data ends it, comments and pings do not.
     /// With `stream = false` nothing can come before the answer is written, and `timeout` alone counts until then.
+    #[default(Span::from_secs(60))]
     pub idle_timeout: Span,
     /// Longest time for one whole answer.
+    #[default(Span::from_secs(300))]
     pub timeout: Span,
     /// Tries after the first one, on 429, 5xx, timeouts and broken connections.
     #[schemars(range(max = 100))]
+    #[default = 3]
     pub retries: u32,
     /// Whether what a model thought is sent back to it.
     pub reasoning: ReasoningMode,
@@ -96,27 +102,4 @@ pub struct ProviderConfig {
     /// What a million tokens cost, for the line below each turn; known for known models.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub price: Option<Price>,
-}
-
-impl Default for ProviderConfig {
-    fn default() -> Self {
-        Self {
-            kind: None,
-            api_key: None,
-            base_url: None,
-            headers: BTreeMap::new(),
-            stream: true,
-            thinking: 0,
-            model: String::new(),
-            connect_timeout: Span::from_secs(10),
-            idle_timeout: Span::from_secs(60),
-            timeout: Span::from_secs(300),
-            retries: 3,
-            reasoning: ReasoningMode::Auto,
-            tools: ToolMode::Auto,
-            images: None,
-            context_tokens: None,
-            price: None,
-        }
-    }
 }

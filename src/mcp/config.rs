@@ -12,6 +12,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use sha2::{Digest, Sha256};
+use smart_default::SmartDefault;
 
 /// The maximum length of a server's name. The names of its tools begin with it, and models accept 64 characters.
 const NAME_CHARS: usize = 32;
@@ -54,18 +55,21 @@ impl McpAuthConfig {
 }
 
 /// `[mcp.NAME]`: one server, either a `command` or a `url`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, SmartDefault, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct McpServerConfig {
     /// The server is used.
+    #[default = true]
     pub enabled: bool,
     /// The program and its arguments; it speaks over its standard input and output.
     pub command: Vec<String>,
     /// Environment variables of the program, in addition to those of commands.
     pub env: BTreeMap<String, Secret>,
     /// The program runs in the sandbox of commands.
+    #[default = true]
     pub sandbox: bool,
     /// In the sandbox, the program may open network connections.
+    #[default = true]
     pub network: bool,
     /// The address of a server that is reached by HTTP.
     pub url: String,
@@ -78,31 +82,13 @@ pub struct McpServerConfig {
     /// The tools that the agent has of this server, by their own names, also with `*`; empty: all.
     pub tools: Vec<String>,
     /// The time limit of a call.
+    #[default(Span::from_secs(30))]
     pub timeout: Span,
     /// How long the server may take to start and to list its tools.
+    #[default(Span::from_secs(60))]
     pub start_timeout: Span,
     /// The server's results count as the owner's own words: they do not taint a turn.
     pub trusted: bool,
-}
-
-impl Default for McpServerConfig {
-    fn default() -> Self {
-        Self {
-            enabled: true,
-            command: Vec::new(),
-            env: BTreeMap::new(),
-            sandbox: true,
-            network: true,
-            url: String::new(),
-            transport: McpTransport::Auto,
-            headers: BTreeMap::new(),
-            auth: McpAuthConfig::default(),
-            tools: Vec::new(),
-            timeout: Span::from_secs(30),
-            start_timeout: Span::from_secs(60),
-            trusted: false,
-        }
-    }
 }
 
 impl McpServerConfig {

@@ -4,12 +4,14 @@ use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use smart_default::SmartDefault;
 
 /// How results are filtered by the question before the model sees them.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, SmartDefault, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct PostprocessConfig {
     /// Off: every result stays as the tool returned it, up to its limit.
+    #[default = true]
     pub enabled: bool,
     /// What selects: words of the question, vectors of an embedding model, or a cheap chat model.
     pub mode: PostprocessMode,
@@ -20,20 +22,6 @@ pub struct PostprocessConfig {
     pub llm: SummaryConfig,
     /// By tool: on or off, and the settings of its filter.
     pub tools: BTreeMap<String, ToolFilterConfig>,
-}
-
-impl Default for PostprocessConfig {
-    fn default() -> Self {
-        Self {
-            enabled: true,
-            mode: PostprocessMode::default(),
-            order: PostprocessOrder::default(),
-            basic: BasicConfig::default(),
-            semantic: SemanticConfig::default(),
-            llm: SummaryConfig::default(),
-            tools: BTreeMap::new(),
-        }
-    }
 }
 
 /// What selects the parts of a result. Each falls back to the one before it.
@@ -56,62 +44,50 @@ pub enum PostprocessOrder {
 }
 
 /// `[tools.postprocess.basic]`: filters by words, without a model.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, SmartDefault, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct BasicConfig {
     /// Off: the words of the question do not count, only its intent and the noise of the result.
+    #[default = true]
     pub keyword_extraction: bool,
     /// The most keywords of a question.
     #[schemars(range(min = 1, max = 32))]
+    #[default = 5]
     pub max_keywords: u32,
     /// A part stays if it has this share of the keywords of the best part.
     #[schemars(range(min = 0.0, max = 1.0))]
+    #[default = 0.3]
     pub relevance_threshold: f64,
 }
 
-impl Default for BasicConfig {
-    fn default() -> Self {
-        Self { keyword_extraction: true, max_keywords: 5, relevance_threshold: 0.3 }
-    }
-}
-
 /// `[tools.postprocess.semantic]`: filters by meaning.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, SmartDefault, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct SemanticConfig {
     /// `PROVIDER/MODEL` of the embedding model; empty: the one of `memory.embeddings`.
     pub model: String,
     /// A part stays if the cosine of its vector and that of the question is at least this.
     #[schemars(range(min = 0.0, max = 1.0))]
+    #[default = 0.5]
     pub threshold: f64,
     /// The most parts that stay.
     #[schemars(range(min = 1, max = 1_000))]
+    #[default = 20]
     pub max_items: u32,
 }
 
-impl Default for SemanticConfig {
-    fn default() -> Self {
-        Self { model: String::new(), threshold: 0.5, max_items: 20 }
-    }
-}
-
 /// `[tools.postprocess.llm]`: a cheap model summarises the results of some tools.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, SmartDefault, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct SummaryConfig {
     /// `PROVIDER/MODEL`; empty: no model is asked.
     pub model: String,
     /// The longest summary in characters.
     #[schemars(range(min = 100, max = 100_000))]
+    #[default = 2_000]
     pub max_summary_length: u32,
     /// The tools whose results it may read.
     pub tools: Vec<String>,
-}
-
-impl Default for SummaryConfig {
-    fn default() -> Self {
-        Self { model: String::new(), max_summary_length: 2_000, tools: Vec::new() }
-    }
 }
 
 /// `[tools.postprocess.tools.NAME]`: the settings of one tool's filter. A setting that its filter does not have is without effect.

@@ -11,6 +11,7 @@ use rustix::fs::{AtFlags, statat};
 use rustix::io::Errno;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use smart_default::SmartDefault;
 
 use crate::guard::{FileVersion, Jail, JailError};
 
@@ -28,24 +29,20 @@ const MAX_FAULTS: usize = 100;
 pub(super) const FILE_NAMES: [&str; 2] = ["SKILL.md", "skill.md"];
 
 /// `[skills]`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, SmartDefault, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct SkillsConfig {
     /// Further folders of skills. `~/` is the home of the user; other relative paths begin at the workspace.
     pub paths: Vec<String>,
     /// The skills that are part of the program are used.
+    #[default = true]
     pub built_in: bool,
     /// The names of skills that are not used.
     pub disabled: Vec<String>,
     /// The most tokens of the list of skills in the system prompt, estimated.
     #[schemars(range(max = 100_000))]
+    #[default = 2_000]
     pub prompt_tokens: u32,
-}
-
-impl Default for SkillsConfig {
-    fn default() -> Self {
-        Self { paths: Vec::new(), built_in: true, disabled: Vec::new(), prompt_tokens: 2_000 }
-    }
 }
 
 /// A folder of skills.

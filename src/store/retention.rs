@@ -9,29 +9,26 @@ use daoyou_channels::settings::{ByteSize, Span};
 use rusqlite::{Connection, Statement, params};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use smart_default::SmartDefault;
 
 use super::sql::{execute, select};
 use super::{StoreError, messages};
 
 /// How the store keeps what it holds.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, SmartDefault, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct StoreConfig {
     pub retain: RetainConfig,
     /// Free disk space below which no new message is accepted, so that those accepted can still be answered.
+    #[default(ByteSize(100_000_000))]
     pub reserve: ByteSize,
     /// How often what was deleted is given back to the disk; "0s" is never.
+    #[default(Span::from_secs(7 * 86_400))]
     pub vacuum: Span,
 }
 
-impl Default for StoreConfig {
-    fn default() -> Self {
-        Self { retain: RetainConfig::default(), reserve: ByteSize(100_000_000), vacuum: Span::from_secs(7 * 86_400) }
-    }
-}
-
 /// How long finished things are kept; absent is for ever.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, SmartDefault, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct RetainConfig {
     /// Messages of a session that has not been used for so long.
@@ -39,16 +36,11 @@ pub struct RetainConfig {
     pub sessions: Option<Span>,
     /// The steps of finished turns.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[default(Some(Span::from_secs(90 * 86_400)))]
     pub turns: Option<Span>,
     /// Delivered and dead outbound messages.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub outbox: Option<Span>,
-}
-
-impl Default for RetainConfig {
-    fn default() -> Self {
-        Self { sessions: None, turns: Some(Span::from_secs(90 * 86_400)), outbox: None }
-    }
 }
 
 /// The most rows that one batch deletes.

@@ -8,11 +8,12 @@ use reqwest::Url;
 use reqwest::header::{HeaderName, HeaderValue};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use smart_default::SmartDefault;
 
 use crate::guard::mask_url;
 
 /// `[otel]`: OpenTelemetry by OTLP over HTTP.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, SmartDefault, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct OtelConfig {
     /// The address of a collector, to which `/v1/traces` and `/v1/metrics` are added; empty: nothing is sent.
@@ -20,26 +21,17 @@ pub struct OtelConfig {
     /// HTTP headers of each request, such as a key of the service.
     pub headers: BTreeMap<String, Secret>,
     /// The name of this gateway there.
+    #[default = "daoyou"]
     pub service_name: String,
     /// Each turn is sent as a trace.
+    #[default = true]
     pub traces: bool,
     /// The metrics are sent.
+    #[default = true]
     pub metrics: bool,
     /// How often the metrics are sent.
+    #[default(Span::from_secs(60))]
     pub interval: Span,
-}
-
-impl Default for OtelConfig {
-    fn default() -> Self {
-        Self {
-            endpoint: String::new(),
-            headers: BTreeMap::new(),
-            service_name: "daoyou".to_owned(),
-            traces: true,
-            metrics: true,
-            interval: Span::from_secs(60),
-        }
-    }
 }
 
 impl OtelConfig {

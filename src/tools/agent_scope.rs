@@ -4,11 +4,12 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use daoyou_channels::TurnSettings;
+use smart_default::SmartDefault;
 
 use crate::guard::AccessRules;
 
 /// The agent of a turn as tools see it. The default is the assistant, which has no limits of its own.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, SmartDefault)]
 pub struct AgentScope {
     /// The agent's name. If empty, the agent may be the one that the chat has.
     pub name: String,
@@ -19,6 +20,7 @@ pub struct AgentScope {
     /// True if the agent has its own memories.
     pub has_own_memory: bool,
     /// True if the agent may see facts about the owner.
+    #[default = true]
     pub knows_owner: bool,
     /// The agents on whose behalf this agent works. Their limits apply to it as well.
     pub within: Vec<String>,
@@ -26,21 +28,6 @@ pub struct AgentScope {
     pub team: Vec<String>,
     /// True if the agent itself has limits.
     pub is_restricted: bool,
-}
-
-impl Default for AgentScope {
-    fn default() -> Self {
-        Self {
-            name: String::new(),
-            rules: Arc::default(),
-            skills: None,
-            has_own_memory: false,
-            knows_owner: true,
-            within: Vec::new(),
-            team: Vec::new(),
-            is_restricted: false,
-        }
-    }
 }
 
 impl AgentScope {

@@ -6,20 +6,23 @@ use jiff::civil::Time;
 use jiff::tz::TimeZone;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use smart_default::SmartDefault;
 
 use crate::cron::Schedule;
 use crate::text::time_expression::instant_at;
 
 /// A regular check of HEARTBEAT.md.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, SmartDefault, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct HeartbeatConfig {
     /// Runs the checks. If false, nothing runs.
     pub enabled: bool,
     /// The interval of the checks, counted from midnight; at least 1s. A change to or from less than 1m takes effect at the
     /// next start.
+    #[default(Span::from_secs(1_800))]
     pub every: Span,
     /// `HH:MM-HH:MM` by agent.timezone, also over midnight; there are no checks outside of it. Empty is always.
+    #[default = "08:00-22:00"]
     pub active_hours: String,
     /// `CHANNEL:CHAT` that receives the answers; empty is owner.notify, or else the terminal.
     pub deliver_to: String,
@@ -27,24 +30,12 @@ pub struct HeartbeatConfig {
     pub model: String,
     /// The tokens that its turns may use in a day; after that, there are no turns until the next day.
     #[schemars(range(min = 1))]
+    #[default = 50_000]
     pub tokens_per_day: u64,
     /// The most entries of one turn; the others follow in the next one.
     #[schemars(range(min = 1, max = 1_000))]
+    #[default = 20]
     pub max_items: u32,
-}
-
-impl Default for HeartbeatConfig {
-    fn default() -> Self {
-        Self {
-            enabled: false,
-            every: Span::from_secs(1_800),
-            active_hours: "08:00-22:00".to_owned(),
-            deliver_to: String::new(),
-            model: String::new(),
-            tokens_per_day: 50_000,
-            max_items: 20,
-        }
-    }
 }
 
 /// The hours of a day in which checks run.

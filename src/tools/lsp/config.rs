@@ -5,32 +5,25 @@ use std::collections::BTreeMap;
 use daoyou_channels::settings::{SettingFault, Span};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use smart_default::SmartDefault;
 
 use super::languages::SERVERS;
 
 /// The settings of the tools that ask language servers.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, SmartDefault, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct LspConfig {
     /// After this time without a call, a server is stopped.
+    #[default(Span::from_secs(600))]
     pub idle_timeout: Span,
     /// How long a server may take to start, and to read its project.
+    #[default(Span::from_secs(60))]
     pub startup_timeout: Span,
     /// How long a server may take to answer.
+    #[default(Span::from_secs(30))]
     pub timeout: Span,
     /// By language (rust, python, typescript, go, c): the program of its server, and its arguments.
     pub servers: BTreeMap<String, Vec<String>>,
-}
-
-impl Default for LspConfig {
-    fn default() -> Self {
-        Self {
-            idle_timeout: Span::from_secs(600),
-            startup_timeout: Span::from_secs(60),
-            timeout: Span::from_secs(30),
-            servers: BTreeMap::new(),
-        }
-    }
 }
 
 impl LspConfig {

@@ -3,6 +3,7 @@
 use daoyou_channels::settings::Span;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use smart_default::SmartDefault;
 
 /// The middleware there is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema, strum::IntoStaticStr)]
@@ -75,7 +76,7 @@ pub struct RateLimitConfig {
 }
 
 /// `[agent.cache]`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, SmartDefault, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct CacheConfig {
     /// Give a model's response again when it is asked the same with `temperature = 0`.
@@ -83,14 +84,10 @@ pub struct CacheConfig {
     /// Also with any other temperature, or none.
     pub any_temperature: bool,
     /// How long a response is given again.
+    #[default(Span::from_secs(300))]
     pub ttl: Span,
     /// Responses that are kept, and as many results of tools, large ones counted several times.
     #[schemars(range(min = 1, max = 1_000_000))]
+    #[default = 1_000]
     pub capacity: u32,
-}
-
-impl Default for CacheConfig {
-    fn default() -> Self {
-        Self { responses: false, any_temperature: false, ttl: Span::from_secs(300), capacity: 1_000 }
-    }
 }
