@@ -33,7 +33,10 @@ impl<T> JobQueue<T> {
     pub(super) fn run(&self, is_stopped: impl Fn() -> bool, mut work: impl FnMut(T)) {
         while let Some(job) = self.next(&is_stopped) {
             // Also ends the job if `work` panics: the other threads must not wait for it.
-            let _active = ActiveJob(self);
+            scopeguard::defer! {
+                self.state.lock().active -= 1;
+                self.changed.notify_all();
+            }
             work(job);
         }
     }
@@ -53,15 +56,6 @@ impl<T> JobQueue<T> {
             }
             self.changed.wait(&mut state);
         }
-    }
-}
-
-struct ActiveJob<'a, T>(&'a JobQueue<T>);
-
-impl<T> Drop for ActiveJob<'_, T> {
-    fn drop(&mut self) {
-        self.0.state.lock().active -= 1;
-        self.0.changed.notify_all();
     }
 }
 

@@ -54,18 +54,6 @@ pub struct McpEndpoint {
 /// the id alone, so it would never answer the first of two such requests.
 type ActiveRequests = Mutex<HashSet<(String, String)>>;
 
-/// A request in the list of active requests, until it is dropped.
-struct ActiveRequest {
-    active: Arc<ActiveRequests>,
-    key: (String, String),
-}
-
-impl Drop for ActiveRequest {
-    fn drop(&mut self) {
-        self.active.lock().remove(&self.key);
-    }
-}
-
 impl McpEndpoint {
     /// Creates the server. `stopping` ends all connections.
     pub fn new(agent: Arc<dyn AgentAccess>, stopping: CancellationToken) -> Self {
@@ -142,11 +130,11 @@ impl McpEndpoint {
         }
     }
 
-    /// Adds a request of a session to the list of active ones; `None` for other messages.
+    /// Adds a request of a session to the list of active ones, until the returned guard is dropped; `None` for other messages.
     ///
     /// # Errors
     /// The session has an active request with this id.
-    fn activate(&self, headers: &HeaderMap, message: MessageEnvelope) -> Result<Option<ActiveRequest>, String> {
+    fn activate(&self, headers: &HeaderMap, message: MessageEnvelope) -> Result<Option<impl Send + use<>>, String> {
         let MessageEnvelope { id: Some(id), method: Some(_) } = message else { return Ok(None) };
         let Some(session) = headers.get(SESSION_HEADER).and_then(|session| session.to_str().ok()) else {
             return Ok(None);
@@ -155,7 +143,10 @@ impl McpEndpoint {
         if !self.active.lock().insert(key.clone()) {
             return Err(id_in_use(&id));
         }
-        Ok(Some(ActiveRequest { active: self.active.clone(), key }))
+        let active = self.active.clone();
+        Ok(Some(scopeguard::guard(key, move |key| {
+            active.lock().remove(&key);
+        })))
     }
 
     /// Reserves one of the streams.

@@ -115,9 +115,11 @@ impl McpHandler {
             }
             None => AskSession::named(&self.connection)?,
         };
-        let running = RunningCall::new(&self.running, context.id.clone());
+        let cancelled = CancellationToken::new();
+        self.running.lock().insert(context.id.clone(), cancelled.clone());
+        scopeguard::defer!(drop(self.running.lock().remove(&context.id)));
         let end = AskEnd {
-            cancelled: running.cancelled.clone(),
+            cancelled,
             over: context.ct.clone(),
             is_over_cancelled: stands_alone,
             stopping: self.stopping.clone(),
@@ -199,27 +201,6 @@ impl ServerHandler for McpHandler {
         if let Some(call) = self.running.lock().get(&id) {
             call.cancel();
         }
-    }
-}
-
-/// A running call. It is in the list of its connection until it is dropped.
-struct RunningCall<'a> {
-    calls: &'a Mutex<HashMap<RequestId, CancellationToken>>,
-    id: RequestId,
-    cancelled: CancellationToken,
-}
-
-impl<'a> RunningCall<'a> {
-    fn new(calls: &'a Mutex<HashMap<RequestId, CancellationToken>>, id: RequestId) -> Self {
-        let cancelled = CancellationToken::new();
-        calls.lock().insert(id.clone(), cancelled.clone());
-        Self { calls, id, cancelled }
-    }
-}
-
-impl Drop for RunningCall<'_> {
-    fn drop(&mut self) {
-        self.calls.lock().remove(&self.id);
     }
 }
 

@@ -45,22 +45,6 @@ pub(super) struct LspConnection {
     _running: AbortOnDropHandle<()>,
 }
 
-/// A request that the server has not answered yet. Dropping it cancels the request.
-struct OpenRequest<'a> {
-    connection: &'a LspConnection,
-    id: i64,
-}
-
-impl Drop for OpenRequest<'_> {
-    fn drop(&mut self) {
-        if self.connection.state.forget_request(self.id) {
-            let message = json!({"jsonrpc": "2.0", "method": "$/cancelRequest", "params": {"id": self.id}});
-            // If the queue is full, the server reads nothing, and the cancellation is not sent.
-            drop(self.connection.outgoing.try_send(frame(&message)));
-        }
-    }
-}
-
 impl LspConnection {
     /// Starts the server of the project in the folder `root`. `exe` is the path of this program, which runs as the supervisor.
     ///
@@ -117,7 +101,13 @@ impl LspConnection {
     ) -> Result<Value, ServerError> {
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
         let answer = self.state.expect_answer(id).map_err(ServerError::for_now)?;
-        let _open = OpenRequest { connection: self, id };
+        scopeguard::defer! {
+            if self.state.forget_request(id) {
+                let message = json!({"jsonrpc": "2.0", "method": "$/cancelRequest", "params": {"id": id}});
+                // If the queue is full, the server reads nothing, and the cancellation is not sent.
+                drop(self.outgoing.try_send(frame(&message)));
+            }
+        }
         let name = &self.name;
         let asked = async {
             self.send(&json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params})).await?;

@@ -231,9 +231,7 @@ impl Processes {
         let id = process.id.clone();
         let origin = TurnOrigin::parse(&process.origin);
         let folder = ConversationFolder::of_turn(&process.session, &origin, Trust::parse(process.trust));
-        let _slot = OnDrop(|| {
-            self.lock().by_id.remove(&id);
-        });
+        scopeguard::defer!(drop(self.lock().by_id.remove(&id)));
         let supervised = match self.launch(process, &folder, !origin.taint.is_empty(), &launch).await {
             Ok(supervised) => supervised,
             Err(reason) => {
@@ -404,9 +402,9 @@ impl Processes {
         let Some(mut end) = end else {
             // An earlier gateway started the process detached, so no task supervises it.
             self.lock().being_killed.insert(row.id.clone());
-            let _kill = OnDrop(|| {
+            scopeguard::defer! {
                 self.lock().being_killed.remove(&row.id);
-            });
+            }
             if !kill(row).await {
                 return Err(format!("process {} did not end", row.id));
             }
@@ -453,15 +451,6 @@ impl Processes {
 struct ProcessChannels {
     requests: watch::Receiver<ProcessRequest>,
     ended: watch::Sender<Option<ProcessEnd>>,
-}
-
-/// Runs its function when it is dropped, however the task or the call that holds it ends.
-struct OnDrop<F: FnMut()>(F);
-
-impl<F: FnMut()> Drop for OnDrop<F> {
-    fn drop(&mut self) {
-        (self.0)();
-    }
 }
 
 /// Returns the folder of a process's output.
