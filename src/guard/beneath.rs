@@ -3,13 +3,17 @@
 //! `openat2` (Linux 5.6) does this in one call. Where the kernel or a container's filter lacks it, the path is walked
 //! component by component with `O_NOFOLLOW`, and the mount of each component is compared.
 
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Component, Path, PathBuf};
 
 use cap_std::fs::Dir;
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags, StatxFlags};
+use rustix::fs::{
+    AtFlags, FileType, Mode, OFlags, RenameFlags, ResolveFlags, StatxFlags, linkat, renameat, renameat_with, statat,
+    unlinkat,
+};
 use rustix::io::Errno;
 
 /// How often an open is attempted if a concurrent rename disturbs it (`EAGAIN`, openat2(2)).
@@ -93,6 +97,28 @@ pub(crate) fn create_dir_beneath(folder: impl AsFd, path: &Path) -> io::Result<D
 pub(crate) fn sync_folder(folder: impl AsFd) {
     let reopened = open_beneath(folder, Path::new("."), OFlags::RDONLY | OFlags::DIRECTORY);
     drop(reopened.and_then(|folder| File::from(folder).sync_all()));
+}
+
+/// Renames a file or folder unless the new name is taken, which is `EEXIST`.
+pub(crate) fn rename_to_new(from: &Dir, name: &OsStr, to: &Dir, new: &OsStr) -> Result<(), Errno> {
+    match renameat_with(from, name, to, new, RenameFlags::NOREPLACE) {
+        // Some file systems cannot rename without replacing.
+        Err(Errno::INVAL | Errno::NOSYS) => {}
+        done => return done,
+    }
+    if statat(to, new, AtFlags::SYMLINK_NOFOLLOW).is_ok() {
+        return Err(Errno::EXIST);
+    }
+    let found = statat(from, name, AtFlags::SYMLINK_NOFOLLOW)?;
+    // A plain rename replaces at most an empty folder.
+    if FileType::from_raw_mode(found.st_mode) != FileType::Directory {
+        match linkat(from, name, to, new, AtFlags::empty()) {
+            // Some file systems have no hard links.
+            Err(Errno::PERM | Errno::OPNOTSUPP) => {}
+            linked => return linked.and_then(|()| unlinkat(from, name, AtFlags::empty())),
+        }
+    }
+    renameat(from, name, to, new)
 }
 
 /// Returns the file or folder behind `handle`.

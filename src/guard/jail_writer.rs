@@ -7,11 +7,10 @@ use std::time::SystemTime;
 
 use cap_std::fs::{Dir, File, OpenOptions, PermissionsExt};
 use parking_lot::MutexGuard;
-use rustix::fs::{RenameFlags, renameat_with};
 use rustix::io::Errno;
 use uuid::Uuid;
 
-use super::beneath::{create_dir_beneath, normalize, sync_folder};
+use super::beneath::{create_dir_beneath, normalize, rename_to_new, sync_folder};
 use super::jail::{FileContent, Jail, JailPath, WrittenFile, check_metadata};
 use super::jail_error::JailError;
 use super::path_rules::resolve_links;
@@ -66,13 +65,17 @@ impl Jail {
         let done = write_new(&folder, &temp, bytes, mode.or(own_mode)).and_then(|modified| {
             let is_new = is_unchanged.is_some() && own_mode.is_none();
             let is_changed = is_unchanged.is_some_and(|is_unchanged| !is_unchanged());
-            if is_changed || is_new && !rename_to_new(&folder, &temp, name)? {
+            if is_changed {
                 return Ok(None);
             }
             if !is_new {
                 folder.rename(&temp, &folder, name)?;
+                return Ok(Some(modified));
             }
-            Ok(Some(modified))
+            match rename_to_new(&folder, temp.as_ref(), &folder, name) {
+                Err(Errno::EXIST) => Ok(None),
+                renamed => Ok(renamed.map(|()| Some(modified))?),
+            }
         });
         if !matches!(done, Ok(Some(_))) {
             // The error of the write is the one to report.
@@ -121,17 +124,6 @@ impl Jail {
         let base = self.base_of(resolved);
         base.create_dir_all(path).map_err(failed)?;
         base.open_dir(path).map_err(failed)
-    }
-}
-
-/// Renames a file unless the new name is taken. Returns true if the file was renamed.
-fn rename_to_new(folder: &Dir, from: &str, to: &OsStr) -> io::Result<bool> {
-    match renameat_with(folder, from, folder, to, RenameFlags::NOREPLACE) {
-        Ok(()) => Ok(true),
-        Err(Errno::EXIST) => Ok(false),
-        // Some file systems cannot rename without replacing.
-        Err(Errno::INVAL | Errno::NOSYS) => folder.rename(from, folder, to).map(|()| true),
-        Err(error) => Err(error.into()),
     }
 }
 

@@ -33,7 +33,7 @@ mod walk;
 
 pub use access_rules::{AccessKind, AccessPermission, AccessRule, AccessRules, AccessSettings};
 pub use approval::{ApprovalConfig, ApprovalPolicy, Taint, means_tool, runs_project_code};
-pub(crate) use beneath::{create_dir_beneath, open_beneath, open_beneath_on_any_mount, sync_folder};
+pub(crate) use beneath::{create_dir_beneath, open_beneath, open_beneath_on_any_mount, rename_to_new, sync_folder};
 pub use confine::{CONFINE_COMMAND, confine_main};
 pub use egress::{EgressClient, EgressError, EgressRules, HostPattern};
 pub use entries::{EntryFacts, JailEntry};

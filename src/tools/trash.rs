@@ -3,7 +3,6 @@
 //! Each entry is a folder with a record and the moved file or folder. The entries lie below the gateway's own folder, which no
 //! tool and no command sees. They are on the file system of the workspace, so that a move is one atomic step.
 
-use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::AsRawFd;
@@ -13,14 +12,16 @@ use std::time::Duration;
 use cap_std::ambient_authority;
 use cap_std::fs::{Dir, OpenOptions, OpenOptionsExt};
 use jiff::Timestamp;
-use rustix::fs::{AtFlags, FileType, OFlags, RenameFlags, linkat, renameat, renameat_with, statat, unlinkat};
+use rustix::fs::{AtFlags, FileType, OFlags, renameat, statat};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 use uuid::Uuid;
 
 use super::private_folders::{GATEWAY_FOLDER, TRASH_FOLDER, open_folder};
-use crate::guard::{Jail, JailEntry, JailError, create_dir_beneath, open_beneath, remove_tree, sync_folder};
+use crate::guard::{
+    Jail, JailEntry, JailError, create_dir_beneath, open_beneath, remove_tree, rename_to_new, sync_folder,
+};
 
 /// The names in the folder of an entry.
 const RECORD: &str = "record.json";
@@ -152,7 +153,7 @@ impl Trash {
         let target = jail.entry(path)?;
         let from = open_folder(&self.workspace, &entry_path(&record.id.to_string()));
         let from = from.map_err(|error| TrashError::io(TRASH_FOLDER, error))?;
-        match rename_to_new(&from, &target.folder, &target.name) {
+        match rename_to_new(&from, CONTENT.as_ref(), &target.folder, &target.name) {
             Ok(()) => {}
             Err(Errno::EXIST) => return Err(TrashError::Occupied(target.shown)),
             Err(error) => return Err(TrashError::io(&target.shown, error)),
@@ -259,25 +260,6 @@ fn made_at(id: &str) -> Timestamp {
     let time = Uuid::try_parse(id).ok().and_then(|id| id.get_timestamp());
     let seconds = time.and_then(|time| i64::try_from(time.to_unix().0).ok());
     seconds.and_then(|seconds| Timestamp::from_second(seconds).ok()).unwrap_or(Timestamp::UNIX_EPOCH)
-}
-
-/// Renames the content of an entry unless something has the new name.
-fn rename_to_new(from: &Dir, to: &Dir, name: &OsStr) -> Result<(), Errno> {
-    match renameat_with(from, CONTENT, to, name, RenameFlags::NOREPLACE) {
-        // Some file systems cannot rename without replacing.
-        Err(Errno::INVAL | Errno::NOSYS) => {}
-        done => return done,
-    }
-    if statat(to, name, AtFlags::SYMLINK_NOFOLLOW).is_ok() {
-        return Err(Errno::EXIST);
-    }
-    let found = statat(from, CONTENT, AtFlags::SYMLINK_NOFOLLOW)?;
-    if FileType::from_raw_mode(found.st_mode) == FileType::Directory {
-        // A plain rename replaces at most an empty folder.
-        return renameat(from, CONTENT, to, name);
-    }
-    linkat(from, CONTENT, to, name, AtFlags::empty())?;
-    unlinkat(from, CONTENT, AtFlags::empty())
 }
 
 #[cfg(test)]

@@ -14,8 +14,7 @@ use std::path::{Path, PathBuf};
 use cap_std::ambient_authority;
 use cap_std::fs::Dir;
 use jiff::Timestamp;
-use rustix::fs::{Mode, OFlags, RenameFlags, openat, renameat, renameat_with};
-use rustix::io::Errno;
+use rustix::fs::{Mode, OFlags, openat};
 use serde::Serialize;
 
 pub(super) use package::digest_of;
@@ -28,7 +27,7 @@ use super::discovery::{FILE_NAMES, INSTALL_FOLDER, SkillSource, SkillsConfig};
 use super::frontmatter::{SkillManifest, parse_manifest};
 use super::requirements::{ProgramSearch, SkillHost};
 use super::skill::{Skill, SkillLocation, SkillProblem};
-use crate::guard::{create_dir_beneath, sync_folder};
+use crate::guard::{create_dir_beneath, rename_to_new, sync_folder};
 use crate::text::is_hidden;
 
 /// The maximum number of files of one skill, and their maximum total size in bytes.
@@ -264,15 +263,6 @@ fn below<'a>(path: &'a str, folder: &str) -> Option<&'a str> {
     if folder.is_empty() { Some(path) } else { path.strip_prefix(folder)?.strip_prefix('/') }
 }
 
-/// Renames a folder unless the new name is taken.
-fn rename_to_new(folder: &Dir, from: &str, to: &str) -> Result<(), Errno> {
-    match renameat_with(folder, from, folder, to, RenameFlags::NOREPLACE) {
-        // Some file systems cannot rename without replacing. A folder with files is never replaced.
-        Err(Errno::INVAL | Errno::NOSYS) => renameat(folder, from, folder, to),
-        done => done,
-    }
-}
-
 /// The installed skills of a workspace.
 pub struct InstalledSkills {
     workspace: PathBuf,
@@ -337,7 +327,7 @@ impl InstalledSkills {
                 hint = format!("; the earlier one: {}", discard()?);
             }
             self.pin(name, skill.digests(), source, revision).map_err(failed)?;
-            rename_to_new(&skills, &incoming, name).map_err(|error| failed(error.into()))?;
+            rename_to_new(&skills, incoming.as_ref(), &skills, name.as_ref()).map_err(|error| failed(error.into()))?;
             sync_folder(&skills);
             Ok(())
         });
