@@ -174,7 +174,7 @@ pub struct MessageState {
     pub status: MessageStatus,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reply: Option<Reply>,
-    /// The notice that the sender got while the message waits.
+    /// The notice that the sender got while the message waits, also while the model that it waits for is asked again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub notice: Option<String>,
     /// The message waits until the owner approves a tool call; `notice` says so.
@@ -189,6 +189,11 @@ pub struct MessageState {
 }
 
 impl MessageState {
+    /// Returns the status for the sender, which stays `waiting` while the model that the message waits for is asked again.
+    pub fn status_for_sender(&self) -> MessageStatus {
+        if self.notice.is_some() { MessageStatus::Waiting } else { self.status }
+    }
+
     /// Returns the reply if the message is done or dead; `None` before.
     pub fn final_reply(&self) -> Option<Reply> {
         let lost = || Reply {

@@ -11,7 +11,7 @@ use tokio::task::block_in_place;
 use crate::support::gateway::Message;
 use crate::support::invariants::{Journal, Witness, check, wait_settled};
 use crate::support::pty::Terminal;
-use crate::support::{Gateway, Hook, Model, Reply, Setup, Sink, deadline, until};
+use crate::support::{Gate, Gateway, Hook, Model, Reply, Setup, Sink, deadline, until};
 
 /// Text that no sender may read.
 const RAW: &str = "raw words from 10.1.2.3";
@@ -128,6 +128,25 @@ async fn a_message_that_always_fails_neither_delays_others_nor_repeats_its_notic
     assert_eq!(gateway.json(&["status"]).await["circuits"], json!([]));
     assert_eq!(gateway.ask("in", "b", "hello").await, "echo: hello");
     assert_eq!(outbox_contents(&gateway, "notice:service").len(), 1);
+}
+
+/// A message that waits for its model stays `waiting`, with the reason, while the model is asked again.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_message_stays_waiting_while_its_model_is_asked_again() {
+    let (model, gate) = (Model::start().await, Gate::new());
+    let held = gate.clone();
+    model.script(move |asked| Some(if asked.n == 1 { Reply::status(503) } else { Reply::text("hi").held_by(&held) }));
+    let gateway = Gateway::start(setup(&model)).await;
+    let message = Message::new("hello").chat("a").id("m1");
+    let id = gateway.accept("in", &message).await;
+    gate.wait_arrived(1).await;
+    for state in [gateway.state("in", &id).await, gateway.post("in", "?wait=1", &message).await] {
+        assert_eq!(state.text("status"), "waiting", "{state:?}");
+        assert!(state.text("reason").contains("reports an error"), "{state:?}");
+    }
+    gate.open();
+    let done = gateway.wait_done("in", &id).await;
+    assert_eq!((done.text("reply"), &done.body["reason"]), ("hi", &Value::Null));
 }
 
 /// The gateway is killed while a waiting turn is being retried.

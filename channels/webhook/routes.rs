@@ -250,11 +250,13 @@ impl WebhookState {
             return Json(body.with_reply(reply)).into_response();
         }
         // The status tells the caller why there is no reply yet.
-        let (status, question) = match &state {
-            Some(state) if state.status == MessageStatus::Waiting => ("waiting", state.question.as_deref()),
-            _ => (status, None),
+        let body = match &state {
+            Some(state) if state.status_for_sender() == MessageStatus::Waiting => {
+                MessageBody { id, ..MessageBody::from(state) }
+            }
+            _ => MessageBody { status: Some(status), ..body },
         };
-        (StatusCode::ACCEPTED, Json(MessageBody { status: Some(status), question, ..body })).into_response()
+        (StatusCode::ACCEPTED, Json(body)).into_response()
     }
 
     /// Waits until the message has ended, at most for `limit`, and returns its state if it is known. If the message answers a

@@ -47,8 +47,8 @@ fn name(fields: &Map<String, Value>, key: &str) -> Result<Option<String>, HttpEr
     Ok(Some(text))
 }
 
-/// A response about a message: `{"id","session","status"?,"reply"?,"error"?,"question"?,"follow_ups"?}`. A 202 and the state of a
-/// message have a status; a 200 with the reply has none.
+/// A response about a message: `{"id","session","status"?,"reply"?,"error"?,"question"?,"reason"?,"follow_ups"?}`. A 202 and the
+/// state of a message have a status; a 200 with the reply has none.
 #[derive(Serialize)]
 pub struct MessageBody<'a> {
     pub id: Uuid,
@@ -62,6 +62,9 @@ pub struct MessageBody<'a> {
     /// The question to the sender, if the turn waits for its answer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub question: Option<&'a str>,
+    /// Why the message waits, if it waits for a model service or for an approval.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<&'a str>,
     /// What the agent said later of sub-agents and background processes of the message's turn.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub follow_ups: Vec<Self>,
@@ -70,7 +73,16 @@ pub struct MessageBody<'a> {
 impl<'a> MessageBody<'a> {
     /// Creates a body with only the id and the session.
     pub fn new(id: Uuid, session: &'a SessionKey) -> Self {
-        Self { id, session, status: None, reply: None, error: None, question: None, follow_ups: Vec::new() }
+        Self {
+            id,
+            session,
+            status: None,
+            reply: None,
+            error: None,
+            question: None,
+            reason: None,
+            follow_ups: Vec::new(),
+        }
     }
 
     /// Returns the body with the content of `reply`, and with its error if the turn failed.
@@ -87,7 +99,8 @@ impl<'a> From<&'a MessageState> for MessageBody<'a> {
             Some(reply) => body.with_reply(reply),
             None => body,
         };
-        Self { status: Some(state.status.as_str()), question: state.question.as_deref(), ..body }
+        let (status, question) = (Some(state.status_for_sender().as_str()), state.question.as_deref());
+        Self { status, question, reason: state.notice.as_deref(), ..body }
     }
 }
 

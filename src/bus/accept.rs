@@ -374,19 +374,16 @@ fn message_state(connection: &Connection, row: InboxRow) -> Result<MessageState,
         found.map(|found| serde_json::from_str::<OutboundBody>(&found.body)).transpose()
     };
     let (mut notice, mut awaits_approval, mut question) = (None, false, None);
-    if status == MessageStatus::Waiting {
-        let is_wait = |slot: &str| {
-            matches!(
-                OutboxSlot::parse(slot),
-                Some(OutboxSlot::Notice { kind: NoticeKind::Waiting | NoticeKind::Approval, .. })
-            )
-        };
-        let notices = outbox::of_turn(connection, row.turn)?.into_iter().filter(|found| is_wait(&found.slot));
-        let newest = notices.max_by_key(|found| found.seq);
-        awaits_approval = newest.as_ref().is_some_and(|found| OutboxSlot::is_approval(&found.slot));
-        // A turn that waited for a model before, and waits for sub-agents now, keeps the notice of that wait.
-        let is_current = awaits_approval || inbox::waits_for_model(connection, row.id)?;
-        notice = body(newest.filter(|_| is_current))?;
+    // A turn that was parked for a model keeps that notice while it asks the model again.
+    let is_open = matches!(status, MessageStatus::Running | MessageStatus::Waiting);
+    let asks_model = is_open && inbox::waits_for_model(connection, row.id)?;
+    if status == MessageStatus::Waiting || asks_model {
+        let kind = if asks_model { NoticeKind::Waiting } else { NoticeKind::Approval };
+        let notices = outbox::of_turn(connection, row.turn)?.into_iter().filter(|found| {
+            matches!(OutboxSlot::parse(&found.slot), Some(OutboxSlot::Notice { kind: known, .. }) if known == kind)
+        });
+        notice = body(notices.max_by_key(|found| found.seq))?;
+        awaits_approval = !asks_model && notice.is_some();
         if let Some(asked) = questions::pending(connection, &row.session)?.filter(|asked| asked.turn == row.turn) {
             let slot = OutboxSlot::Question { id: asked.id }.to_column();
             question = body(outbox::find_slot(connection, row.turn, &slot)?)?;

@@ -126,11 +126,6 @@ impl OutboxSlot {
     pub fn is_notice(column: &str) -> bool {
         matches!(Self::parse(column), Some(Self::Notice { .. }))
     }
-
-    /// Returns true if the column's slot is the notice that a call waits for the owner's approval.
-    pub fn is_approval(column: &str) -> bool {
-        matches!(Self::parse(column), Some(Self::Notice { kind: NoticeKind::Approval, .. }))
-    }
 }
 
 /// An outbound message before it has a row.

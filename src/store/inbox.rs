@@ -100,8 +100,9 @@ pub(super) const OPEN: &str = "state NOT IN ('done', 'dead')";
 /// The beginning of the note that a turn waits for a model.
 const WAITING: &str = r#"{"step":"waiting""#;
 
-/// The condition for rows `i` whose turn waits for a model: it was parked with the note `?1`, and no model has answered since.
-const WAITS_FOR_MODEL: &str = "state = 'waiting' AND EXISTS (
+/// The condition for rows `i` whose turn was parked for a model with the note `?1`, and no model has answered since. A `running` one
+/// asks its model again.
+const ASKS_MODEL: &str = "EXISTS (
     SELECT 1 FROM turn_steps s WHERE s.turn = i.turn AND s.kind = 'note' AND instr(s.body, ?1) = 1 AND s.seq > ifnull(
         (SELECT max(r.seq) FROM turn_steps r WHERE r.turn = i.turn AND r.kind = 'response'), -1))";
 
@@ -206,13 +207,16 @@ pub fn open_sessions(connection: &Connection) -> Result<Vec<(String, usize, i64)
 
 /// Returns the number of messages that wait for a model.
 pub fn count_waiting_for_model(connection: &Connection) -> Result<usize, StoreError> {
-    let sql = format!("SELECT count(*) FROM inbox i INDEXED BY inbox_open WHERE {OPEN} AND {WAITS_FOR_MODEL}");
+    let sql = format!(
+        "SELECT count(*) FROM inbox i INDEXED BY inbox_open WHERE {OPEN} AND state = 'waiting' AND {ASKS_MODEL}"
+    );
     select_value(connection, &sql, [WAITING])
 }
 
-/// Returns true if the message waits for a model, and not for sub-agents or a person.
+/// Returns true if an unfinished message waits for a model, and not for sub-agents or a person. Its turn may be asking the model again
+/// at this moment.
 pub fn waits_for_model(connection: &Connection, id: Uuid) -> Result<bool, StoreError> {
-    let sql = format!("SELECT EXISTS (SELECT 1 FROM inbox i WHERE id = ?2 AND {WAITS_FOR_MODEL})");
+    let sql = format!("SELECT EXISTS (SELECT 1 FROM inbox i WHERE id = ?2 AND {ASKS_MODEL})");
     select_value(connection, &sql, params![WAITING, id.to_string()])
 }
 
@@ -229,8 +233,8 @@ pub fn has_waiting_turn(connection: &Connection) -> Result<bool, StoreError> {
 /// turn that may have crashed the gateway is omitted.
 pub fn turns_waiting_for_model(connection: &Connection) -> Result<Vec<(Uuid, String)>, StoreError> {
     let sql = format!(
-        "SELECT turn, session FROM inbox i INDEXED BY inbox_open WHERE {OPEN} AND stalled = 0 AND {WAITS_FOR_MODEL}
-         GROUP BY turn ORDER BY min(i.seq)"
+        "SELECT turn, session FROM inbox i INDEXED BY inbox_open WHERE {OPEN} AND stalled = 0 AND state = 'waiting'
+         AND {ASKS_MODEL} GROUP BY turn ORDER BY min(i.seq)"
     );
     select_parsed(connection, &sql, [WAITING], |row| Ok((read_uuid(row, 0)?, row.get(1)?)))
 }
