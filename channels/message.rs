@@ -9,6 +9,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use uuid::{ContextV7, Uuid};
 
+use crate::clean::is_display_control;
+
 /// The key of a session: `channel:chat_id` unless the message names another. The agent answers the messages of a session in
 /// the order of acceptance.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -17,15 +19,15 @@ pub struct SessionKey(String);
 
 impl SessionKey {
     /// The rule of [`SessionKey::is_valid_choice`] in words.
-    pub const RULE: &str = "a key is one line of 1 to 1200 characters, such as cli:work, without spaces at its ends; \
-                            . and .. are no keys";
+    pub const RULE: &str = "a key is one line of 1 to 1200 characters, such as cli:work, without spaces at its ends \
+                            and without control characters or marks of the writing direction; . and .. are no keys";
 
     /// Returns true if a person may choose `key` for a session. The keys of all chats follow this rule: the longest one has the name
     /// of a webhook, a chat and an escaped sender.
     pub fn is_valid_choice(key: &str) -> bool {
         // Browsers would leave out dots in the path of a request.
         let is_dots = matches!(key, "." | "..");
-        (1..=1_200).contains(&key.chars().count()) && !is_dots && key.trim() == key && !key.contains(char::is_control)
+        (1..=1_200).contains(&key.chars().count()) && !is_dots && key.trim() == key && !key.contains(is_display_control)
     }
 
     /// Returns the key of `chat_id` on `channel`.

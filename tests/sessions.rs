@@ -198,3 +198,43 @@ async fn commands_take_the_keys_of_all_chats() {
         assert_eq!(begun.code, Some(0), "{begun:?}");
     }
 }
+
+/// Asserts that a key of a session is refused wherever one is chosen.
+async fn assert_key_refused(gateway: &Gateway, key: &str) {
+    let job = ["cron", "add", "--prompt", "x", "--every", "1h", "--session", key];
+    for args in [&["agent", "-m", "x", "--session", key][..], &job, &["sessions", "import", "-", "--session", key]] {
+        let ran = gateway.run(args).await;
+        assert!(ran.code == Some(2) && ran.stderr.contains("a key is one line"), "{args:?}: {ran:?}");
+    }
+    let job = json!({"prompt": "x", "every": "1h", "session": key});
+    for (path, body) in [("/api/cron", job), ("/api/chat", json!({"content": "x", "session": key}))] {
+        let request = gateway.client.post(gateway.url(path)).bearer_auth(gateway.token()).json(&body);
+        let answer = Gateway::try_send(request).await.unwrap();
+        let message = answer.body["error"]["message"].as_str().unwrap_or_default();
+        assert!(answer.status == 422 && message.contains("a key is one line"), "{path} {key:?}: {answer:?}");
+    }
+    for message in [Message::new("x").chat(key), Message::new("x").session(key)] {
+        let answer = gateway.post("in", "", &message).await;
+        assert_eq!((answer.status, &answer.body["error"]["code"]), (422, &json!("invalid")), "{key:?}: {answer:?}");
+    }
+}
+
+/// A key with characters that nobody sees is refused, and one from elsewhere is listed with them.
+#[tokio::test(flavor = "multi_thread")]
+async fn keys_with_unseen_characters_are_refused_and_listed_escaped() {
+    let model = Model::start().await;
+    let gateway = Gateway::start(Setup::scripted(&model)).await;
+    for key in ["cli:a\u{2028}b", "cli:a\u{2029}b", "cli:a\u{202e}b", "cli:a\u{200f}b"] {
+        assert_key_refused(&gateway, key).await;
+    }
+    let message = json!({
+        "channel": "webhook:in", "external_id": "m", "chat_id": "a\u{202e}b", "sender": "ann", "trust": "known",
+        "content": "hi", "received_at": jiff::Timestamp::now(),
+    });
+    let id = gateway.deliver(&message).await;
+    gateway.wait_done("in", &id).await;
+    for list in [["sessions", "list"], ["turns", "list"]] {
+        let listed = gateway.run(&list).await.stdout;
+        assert!(listed.contains("webhook:in:a\\u{202e}b"), "{listed}");
+    }
+}

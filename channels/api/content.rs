@@ -5,6 +5,7 @@ use base64::Engine;
 use serde_json::{Map, Value};
 
 use crate::attachment_folder::IncomingFile;
+use crate::clean::is_display_control;
 use crate::http_error::HttpError;
 use crate::text::BASE64_ANY_PADDING;
 
@@ -129,9 +130,9 @@ pub(super) fn unsupported(message: impl Into<std::borrow::Cow<'static, str>>) ->
 pub(super) fn session_name(what: &str, name: &str) -> Result<String, HttpError> {
     let name = name.trim();
     let name = name.strip_prefix("api:").unwrap_or(name);
-    if name.is_empty() || name.len() > MAX_NAME || name.chars().any(char::is_control) {
+    if name.is_empty() || name.len() > MAX_NAME || name.contains(is_display_control) {
         return Err(HttpError::bad_request(format!(
-            "{what} has to be a text of 1 to {MAX_NAME} bytes without control characters"
+            "{what} has to be a text of 1 to {MAX_NAME} bytes without control characters or marks of the writing direction"
         )));
     }
     Ok(name.to_owned())

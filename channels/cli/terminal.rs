@@ -21,7 +21,7 @@ use super::screens::{NAME, ScreenDelivery};
 use super::spinner::FRAME;
 use super::streams::{ConsoleInput, MAX_LINE, OutputClosed, OutputStream};
 use crate::channel::StartError;
-use crate::clean::{clean, clean_line, is_display_control};
+use crate::clean::{clean, clean_line};
 use crate::event::SessionEvent;
 use crate::inbox::{AcceptExtras, Acceptance, Inbox, Refusal, Reply};
 use crate::message::{InboundMessage, SessionKey, new_id};
@@ -435,7 +435,7 @@ impl Terminal {
     /// Switches to another conversation, after showing the messages that have arrived for this one.
     async fn move_to(&mut self, key: &str) -> Result<(), OutputClosed> {
         let texts = self.painter.texts;
-        if !SessionKey::is_valid_choice(key) || key.contains(is_display_control) {
+        if !SessionKey::is_valid_choice(key) {
             return self.show_fault(&fill(texts.wrong_key, &[&clean_line(key)])).await;
         }
         let model = self.setup.conversation.model.clone();

@@ -6,6 +6,7 @@ use serde_json::{Map, Value};
 use uuid::Uuid;
 
 use super::services::MessageDraft;
+use crate::clean::is_display_control;
 use crate::http_error::HttpError;
 use crate::inbox::{MessageState, Reply};
 use crate::message::{Attachment, ErrorInfo, OutboundMessage, SessionKey};
@@ -204,8 +205,9 @@ pub fn check_name(what: &str, text: &str) -> Result<(), HttpError> {
     if text.chars().count() > MAX_NAME_CHARS {
         return Err(HttpError::unprocessable(format!("{what} is longer than {MAX_NAME_CHARS} characters")));
     }
-    if text.contains(char::is_control) {
-        return Err(HttpError::unprocessable(format!("{what} holds control characters")));
+    if text.contains(is_display_control) {
+        let message = format!("{what} holds control characters, such as line breaks or marks of the writing direction");
+        return Err(HttpError::unprocessable(message));
     }
     if text.trim() != text {
         return Err(HttpError::unprocessable(format!("{what} begins or ends with a space")));

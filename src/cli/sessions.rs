@@ -66,7 +66,7 @@ pub enum SessionsCommand {
         #[arg(value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
         file: PathBuf,
         /// The key of the new conversation [default: the key in the file]
-        #[arg(long, value_name = "KEY")]
+        #[arg(long, value_name = "KEY", value_parser = session_key)]
         session: Option<String>,
         /// The owner of the conversation: owner, a name of [identities], or CHANNEL:SENDER [default: as in the file; owner
         /// if the file names none or --session gives another key]

@@ -10,7 +10,7 @@ use super::exit::CommandExit;
 use super::output::{field, local_time, print, tr};
 use super::translation::{tr_fill, translate};
 use crate::cli::Output;
-use crate::text::visible::{quote_visibly, visible_json};
+use crate::text::visible::{escape_unseen, quote_visibly, visible_json};
 use crate::text::{one_line, truncate};
 
 /// The columns of a list, as `(heading, key)`. `chinese.txt` has the Chinese headings.
@@ -119,7 +119,13 @@ pub fn without_nulls(mut object: Value) -> Value {
 
 /// Writes a list as a table, or `nothing` if it is empty.
 pub fn table(list: &Value, columns: &[(&str, &str)], nothing: &str, mut out: impl Write) -> io::Result<()> {
-    let cells = |row: &Value| columns.iter().map(|(_, key)| cell(&row[*key])).collect();
+    let cells = |row: &Value| {
+        let cell_of = |key: &str| match key {
+            "session" | "chat_id" => truncate(&session_key(&row[key]), CELL_LIMIT),
+            _ => cell(&row[key]),
+        };
+        columns.iter().map(|(_, key)| cell_of(key)).collect()
+    };
     let rows: Vec<Vec<String>> = items(list).iter().map(cells).collect();
     if rows.is_empty() {
         return writeln!(out, "{}", translate(nothing));
@@ -359,6 +365,11 @@ fn line(value: &Value, limit: usize) -> String {
 fn instant(text: &str) -> Option<Timestamp> {
     let may_be = (20..=30).contains(&text.len()) && text.ends_with('Z') && text.as_bytes()[10] == b'T';
     if may_be { text.parse().ok() } else { None }
+}
+
+/// Returns the key of a session, or a chat. What cannot be seen in a key from elsewhere is escaped, so that no two keys look alike.
+pub fn session_key(value: &Value) -> String {
+    escape_unseen(value.as_str().unwrap_or_default())
 }
 
 /// Formats a field for people; times are in the local time zone.

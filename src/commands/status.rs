@@ -175,7 +175,7 @@ fn queues(status: &Value, mut out: impl Write) -> io::Result<()> {
 fn turn_line(turn: &Value, is_up: bool) -> String {
     let error = turn["error"].as_str().map(|code| format!(" ({code})")).unwrap_or_default();
     let when = ago(&turn["at"]).map(|age| tr_fill("{} ago", "{} 前", &[&age])).unwrap_or_default();
-    let (session, id) = (text(&turn["session"]), text(&turn["turn"]));
+    let (session, id) = (render::session_key(&turn["session"]), text(&turn["turn"]));
     let outcome = match text(&turn["outcome"]) {
         outcome if outcome == "running" && !is_up => "interrupted".to_owned(),
         outcome => outcome,
@@ -334,7 +334,8 @@ fn process_line(process: &Value) -> String {
     let label = process["label"].as_str().map(|label| format!(" {label}")).unwrap_or_default();
     let age = ago(&process["since"]).map(|age| format!("{}{age}", tr(", ", "，"))).unwrap_or_default();
     let detached = if process["detached"] == true { tr(", detached", "，脱离网关运行") } else { "" };
-    let [id, session, command] = ["id", "session", "command"].map(|key| text(&process[key]));
+    let [id, command] = ["id", "command"].map(|key| text(&process[key]));
+    let session = render::session_key(&process["session"]);
     let (en, zh) = ("{}{}{}, pid {}{}, for {}: {}", "{}{}{}，进程 {}{}，会话 {}：{}");
     tr_fill(en, zh, &[&id, &label, &age, &process["pid"], &detached, &session, &command])
 }

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use daoyou_channels::clean::is_display_control;
 use parking_lot::Mutex;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, CancelledNotificationParam, ContentBlock, CustomRequest,
@@ -130,7 +131,7 @@ impl McpHandler {
 
     async fn send(&self, args: SendArgs) -> Result<CallToolResult, String> {
         let (channel, chat_id) = (args.channel.trim(), args.chat_id.trim());
-        if chat_id.is_empty() || chat_id.chars().any(char::is_control) {
+        if chat_id.is_empty() || chat_id.contains(is_display_control) {
             return Err("chat_id: one line, the chat on the channel".to_owned());
         }
         if args.content.trim().is_empty() {
