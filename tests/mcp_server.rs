@@ -188,6 +188,9 @@ async fn a_program_asks_over_standard_input_and_sees_progress() {
     let is_answer = |message: &Value| message["role"] == "assistant";
     assert!(!request["messages"].as_array().unwrap().iter().any(is_answer), "a session of its own: {request}");
     let (text, is_error) =
+        tool_result(&client.request(&call(9, "ask", &json!({"message": "hi", "session": " other"}))).await);
+    assert!(is_error && text.contains("without spaces at its ends"), "{text}");
+    let (text, is_error) =
         tool_result(&client.request(&call(8, "ask", &json!({"message": "hi", "agent": "nobody"}))).await);
     assert!(is_error && text.contains("nobody"), "{text}");
     drop(client.input);

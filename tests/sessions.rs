@@ -219,6 +219,16 @@ async fn assert_key_refused(gateway: &Gateway, key: &str) {
     }
 }
 
+/// A key with spaces at its ends is refused, and never trimmed.
+#[tokio::test(flavor = "multi_thread")]
+async fn keys_with_spaces_at_their_ends_are_refused() {
+    let model = Model::start().await;
+    let gateway = Gateway::start(Setup::scripted(&model)).await;
+    for key in [" cli:a", "cli:a "] {
+        assert_key_refused(&gateway, key).await;
+    }
+}
+
 /// A key with characters that nobody sees is refused, and one from elsewhere is listed with them.
 #[tokio::test(flavor = "multi_thread")]
 async fn keys_with_unseen_characters_are_refused_and_listed_escaped() {

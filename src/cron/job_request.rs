@@ -210,16 +210,17 @@ impl JobRequest {
         request
     }
 
-    /// Trims all texts and drops empty ones, since models and forms send empty texts for omitted fields.
+    /// Trims all texts but the session's key, which counts as it is written, and drops empty ones, since models and forms send empty
+    /// texts for omitted fields.
     fn trimmed(mut self) -> Self {
         let all = [
             &mut self.name, &mut self.prompt, &mut self.message, &mut self.at, &mut self.every, &mut self.cron,
-            &mut self.tz, &mut self.anchor, &mut self.channel, &mut self.chat_id, &mut self.session, &mut self.model,
-            &mut self.agent,
+            &mut self.tz, &mut self.anchor, &mut self.channel, &mut self.chat_id, &mut self.model, &mut self.agent,
         ];
         for field in all {
             *field = field.take().map(|text| text.trim().to_owned()).filter(|text| !text.is_empty());
         }
+        self.session = self.session.filter(|key| !key.is_empty());
         self
     }
 

@@ -229,7 +229,7 @@ async fn check_repeat(state: &AppState, first: Uuid, body: &ChatBody, files: &[A
 
 /// Returns a client's message to a session, or to a new chat.
 fn message_of(principal: &Principal, session: Option<&str>, text: &str) -> Result<InboundMessage, HttpError> {
-    let session = match session.map(str::trim) {
+    let session = match session {
         Some(session) => session.to_owned(),
         // The last bytes of an id are random.
         None => {

@@ -55,7 +55,6 @@ impl AskSession {
     /// # Errors
     /// States why the name is invalid.
     pub(super) fn named(name: &str) -> Result<Self, String> {
-        let name = name.trim();
         if name.split_once(':').is_some_and(|(channel, chat)| channel.is_empty() || chat.is_empty()) {
             return Err("session: a name, or a key such as cli:direct, with a channel and a chat".to_owned());
         }
@@ -247,7 +246,7 @@ mod tests {
     fn names_and_keys_become_sessions() {
         for (name, expected) in [
             ("work", Some(("mcp:work", "work"))),
-            (" work ", Some(("mcp:work", "work"))),
+            (" work ", None),
             ("mcp:work", Some(("mcp:work", "work"))),
             ("cli:direct", Some(("cli:direct", "cli:direct"))),
             ("mcp:", None),
