@@ -73,6 +73,32 @@ async fn a_sub_agent_report_is_answered_once_at_every_crash_point() {
     }
 }
 
+/// The reply to collected messages and a later report name the same one, and the report is fetched with each of them.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_report_to_collected_messages_names_the_one_that_the_reply_names() {
+    let (model, gate, sink) = (Model::start().await, Gate::new(), Sink::signed().await);
+    model.on("first", [Reply::text("one").held_by(&gate)]);
+    model.on("delegate", [spawn(&json!({"task": "count", "label": "sheep"})), Reply::text("I have asked.")]);
+    model.on("[sub-agent sheep finished", [Reply::text("There are 42 sheep.")]);
+    let setup = Setup::scripted(&model).hook(Hook::bearer("in").callback(&sink)).set("agent.queue", "collect");
+    let gateway = Gateway::start(setup).await;
+    gateway.accept("in", &Message::new("first").chat("c")).await;
+    gate.wait_arrived(1).await;
+    let collected = [
+        gateway.accept("in", &Message::new("delegate").chat("c")).await,
+        gateway.accept("in", &Message::new("please").chat("c")).await,
+    ];
+    gate.open();
+    let post = |content: &str| sink.posts().into_iter().find(|post| post.data("content") == content);
+    let reply = until("the reply", async || post("I have asked.")).await;
+    let report = until("the report", async || post("There are 42 sheep.")).await;
+    assert_eq!([reply.data("in_reply_to"), report.data("follows")], [collected[1].as_str(); 2]);
+    for id in &collected {
+        let state = gateway.state("in", id).await.body;
+        assert_eq!(state["follow_ups"][0]["reply"], "There are 42 sheep.", "{state}");
+    }
+}
+
 /// Without a callback, the reports are fetched with the state of the message whose turn started the sub-agents.
 #[tokio::test(flavor = "multi_thread")]
 async fn reports_are_fetched_with_the_message_that_they_follow_from() {

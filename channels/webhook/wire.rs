@@ -120,7 +120,8 @@ struct CallbackData<'a> {
     /// The answered message. For a question or a notice of a turn, the message that started the turn. Null if the turn answers no
     /// message of the receiver.
     in_reply_to: Option<Uuid>,
-    /// The message whose turn started the sub-agent or the background process that this message is about.
+    /// The message whose turn started the sub-agent or the background process that this message is about: the one that the reply of
+    /// that turn names.
     #[serde(skip_serializing_if = "Option::is_none")]
     follows: Option<Uuid>,
     /// The turn waits for the answer to this message.

@@ -233,11 +233,15 @@ impl InboundDraft {
     }
 
     /// Marks the message as one that follows from the turn `turn`, so that [`inbox::follow_ups`] finds it.
-    #[must_use]
-    pub fn following(mut self, turn: Uuid) -> Self {
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    pub fn following(mut self, connection: &Connection, turn: Uuid) -> Result<Self, StoreError> {
         self.message.external_id = Some(format!("{turn}:{}", self.id));
-        self.origin.reply.follows.get_or_insert(turn);
-        self
+        if self.origin.reply.follows.is_none() {
+            self.origin.reply.follows = Some(inbox::last_asked(connection, turn)?.unwrap_or(turn));
+        }
+        Ok(self)
     }
 
     /// Creates the draft that adds `note` to the history of `session`. The draft belongs to no channel, so nothing is delivered.
@@ -347,6 +351,7 @@ pub fn mark_cancelled(connection: &Connection, id: Uuid) -> Result<Vec<(Uuid, St
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::store::{Durability, Store};
 
     #[test]
     fn slots_keep_the_texts_of_their_column() {
@@ -378,13 +383,23 @@ mod tests {
         }
     }
 
-    #[test]
-    fn a_follow_up_names_the_first_turn_of_its_chain() {
-        let [first, second] = [1, 2].map(Uuid::from_u128);
-        let message = InboundMessage::text("webhook:in", "c", "daoyou", daoyou_channels::Trust::Known, "x");
-        let report = InboundDraft::new(message.clone()).following(first);
-        let next = InboundDraft::with_origin(message, report.origin.for_follow_up()).following(second);
-        assert_eq!([report, next].map(|draft| draft.origin.reply.follows), [Some(first); 2]);
+    #[tokio::test]
+    async fn a_follow_up_names_the_last_message_of_the_first_turn_of_its_chain() {
+        let (_folder, store) = Store::temporary();
+        let work = |connection: &Connection| {
+            let [first, joined, second] = [1, 2, 3].map(Uuid::from_u128);
+            for id in [first, joined, second] {
+                inbox::insert(connection, &NewInboxRow::sample(id, "webhook:in:c"))?;
+            }
+            inbox::set_turn(connection, 2, first)?;
+            let message = InboundMessage::text("webhook:in", "c", "daoyou", daoyou_channels::Trust::Known, "x");
+            let report = InboundDraft::new(message.clone()).following(connection, first)?;
+            let next = InboundDraft::with_origin(message, report.origin.for_follow_up());
+            let next = next.following(connection, second)?;
+            assert_eq!([report, next].map(|draft| draft.origin.reply.follows), [Some(joined); 2]);
+            Ok(())
+        };
+        store.write(Durability::Logged, work).await.unwrap();
     }
 
     #[test]

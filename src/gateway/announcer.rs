@@ -41,7 +41,7 @@ impl ProcessEndAnnouncer for ProcessAnnouncer {
             AnnouncementTarget::resolve(connection, process)?;
         let mut message = InboundMessage::text(&channel, &chat_id, SENDER, Trust::parse(&process.trust), content);
         (message.metadata, message.session) = (metadata, Some(session.clone()));
-        InboundDraft::with_origin(message, origin).following(turn).insert(connection)?;
+        InboundDraft::with_origin(message, origin).following(connection, turn)?.insert(connection)?;
         Ok(session)
     }
 

@@ -185,6 +185,13 @@ pub fn of_turn(connection: &Connection, turn: Uuid) -> Result<Vec<InboxRow>, Sto
     find_rows(connection, "inbox WHERE turn = ?1 ORDER BY seq", [turn.to_string()])
 }
 
+/// Returns the message that the reply to a turn answers: the last one, apart from the answers to the turn's questions.
+pub fn last_asked(connection: &Connection, turn: Uuid) -> Result<Option<Uuid>, StoreError> {
+    let sql = "SELECT id FROM inbox WHERE turn = ?1 AND id NOT IN (
+        SELECT answer FROM questions WHERE turn = ?1 AND answer IS NOT NULL) ORDER BY seq DESC LIMIT 1";
+    Ok(select_parsed(connection, sql, [turn.to_string()], |row| read_uuid(row, 0))?.pop())
+}
+
 /// Returns the unfinished rows of the session's next turn in order: that of its lowest unfinished row.
 pub fn open_of_next_turn(connection: &Connection, session: &str) -> Result<Vec<InboxRow>, StoreError> {
     let next = format!("SELECT turn FROM {}", open_rows("session = ?1 ORDER BY seq LIMIT 1"));

@@ -238,7 +238,7 @@ pub fn follow_ups_of(
     let draft = if is_stopped || ran_errand {
         InboundDraft::of_note(&SessionNote { note: head, reply: answer }, task.session.clone())
     } else {
-        report(task, row, format!("{head}\n{answer}"))
+        report(connection, task, row, format!("{head}\n{answer}"))?
     };
     Ok((FollowUps { messages: vec![draft], ..FollowUps::default() }, None))
 }
@@ -262,14 +262,19 @@ fn head(
 }
 
 /// Returns the message for the asking session. Its reply goes to that session's chat, and it has the trust of the task.
-fn report(task: &SubAgentTurn, row: &InboxRow, content: String) -> InboundDraft {
+fn report(
+    connection: &Connection,
+    task: &SubAgentTurn,
+    row: &InboxRow,
+    content: String,
+) -> Result<InboundDraft, StoreError> {
     let mut origin =
         TurnOrigin { follow_ups: TurnOrigin::parse(&row.origin).follow_ups.next(), ..*task.report.clone() };
     origin.settings.about = vec![ABOUT.to_owned()];
     let trust = Trust::parse(&row.trust);
     let mut message = InboundMessage::text(&row.channel, &row.chat_id, SENDER, trust, content);
     (message.metadata, message.session) = (task.metadata.clone(), Some(task.session.clone()));
-    InboundDraft::with_origin(message, origin).following(task.turn)
+    InboundDraft::with_origin(message, origin).following(connection, task.turn)
 }
 
 #[cfg(test)]
