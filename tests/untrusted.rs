@@ -147,6 +147,29 @@ async fn only_messages_of_equal_trust_are_collected() {
     assert!(!gateway.workspace().join("owned.txt").exists());
 }
 
+/// An untrusted sender learns nothing of other channels, not even whether they exist: each call waits for the owner.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_untrusted_sender_cannot_tell_other_channels_apart() {
+    let (model, sink) = (Model::start().await, Sink::signed().await);
+    let mut calls = Vec::new();
+    for channel in ["webhook:other", "webhook:nowhere"] {
+        let message = json!({"content": "hi", "channel": channel, "chat_id": "c"});
+        let job = json!({"action": "add", "message": "hi", "every": "1h", "channel": channel, "chat_id": "c"});
+        calls.extend([("message", message), ("cron", job)]);
+    }
+    for (number, (tool, arguments)) in calls.iter().enumerate() {
+        model.on(&format!("call {number}"), [Reply::tool(tool, arguments), Reply::text("I could not.")]);
+    }
+    let gateway = Gateway::start(Setup::owned_by_boss(&model).hook(Hook::bearer("other").callback(&sink))).await;
+    for number in 0..calls.len() {
+        let id = gateway.accept("in", &Message::new(&format!("call {number}")).chat("c").sender("eve")).await;
+        gateway.wait_status(&id, "waiting").await;
+        let waiting = gateway.wait_approval().await;
+        gateway.json(&["approvals", "deny", waiting["id"].as_str().unwrap()]).await;
+        assert_eq!(gateway.wait_done("in", &id).await.text("reply"), "I could not.");
+    }
+}
+
 /// Commands in the first line bypass the session's queue, even above a signature, and for an untrusted sender's own turn.
 /// Other text below is reported as not read.
 #[tokio::test(flavor = "multi_thread")]

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use daoyou_channels::Trust;
+
 use crate::text::truncate;
 
 /// The longest part of a channel's name that an error repeats, in characters.
@@ -24,12 +26,15 @@ impl DeliveryChannels {
         }
     }
 
-    /// Refuses a channel on which nobody would read a message.
+    /// Refuses a channel on which nobody would read a message of a turn with this trust.
     ///
     /// # Errors
-    /// Explains why, and names the usable channels.
-    pub fn check(&self, channel: &str) -> Result<(), String> {
+    /// Explains why. An untrusted turn learns of no other channel; other turns learn the usable ones.
+    pub fn check(&self, channel: &str, trust: Trust) -> Result<(), String> {
         let Some(why) = self.why_unreachable(channel) else { return Ok(()) };
+        if trust == Trust::Untrusted {
+            return Err(format!("channel: {why}"));
+        }
         let known = self.0.iter().filter(|(_, is_read)| **is_read).map(|(name, _)| name.as_str());
         let known = known.collect::<Vec<_>>().join(", ");
         let callback = match channel.strip_prefix("webhook:").filter(|_| self.0.contains_key(channel)) {

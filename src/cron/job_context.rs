@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use daoyou_channels::email;
+use daoyou_channels::{Trust, email};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
@@ -40,12 +40,12 @@ impl JobContext {
         }
     }
 
-    /// Refuses a channel on which nobody would read the output of a job.
+    /// Refuses a channel on which nobody would read the output of a job of somebody with this trust.
     ///
     /// # Errors
-    /// Explains why, and names the usable channels.
-    pub fn check_channel(&self, channel: &str) -> Result<(), JobError> {
-        self.settings.channels.check(channel).or_else(invalid)
+    /// Those of [`DeliveryChannels::check`](crate::bus::DeliveryChannels::check).
+    pub fn check_channel(&self, channel: &str, trust: Trust) -> Result<(), JobError> {
+        self.settings.channels.check(channel, trust).or_else(invalid)
     }
 
     /// Refuses a chat that cannot get messages: one of a channel as [`Self::check_channel`] refuses it, or neither an address nor a
@@ -54,7 +54,7 @@ impl JobContext {
     /// # Errors
     /// Explains why.
     pub fn check_chat(&self, channel: &str, chat_id: &str) -> Result<(), JobError> {
-        self.check_channel(channel)?;
+        self.check_channel(channel, Trust::Owner)?;
         match email::check_chat(chat_id).err().filter(|_| channel == email::NAME) {
             Some(fault) => invalid(format!("chat: {fault}")),
             None => Ok(()),

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use daoyou_channels::settings::Span;
-use daoyou_channels::{SessionKey, TurnSettings};
+use daoyou_channels::{SessionKey, Trust, TurnSettings};
 use jiff::Timestamp;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -399,7 +399,7 @@ impl FileJob {
         let terminal = JobOrigin::terminal();
         let channel = payload.channel.filter(|channel| !channel.is_empty()).unwrap_or(terminal.target.channel);
         let in_payload = |error: JobError| JobError::Invalid(format!("payload.{error}"));
-        job_context.check_channel(&channel).map_err(in_payload)?;
+        job_context.check_channel(&channel, Trust::Owner).map_err(in_payload)?;
         if let Some(model) = &self.model {
             job_context.check_model(model)?;
         }

@@ -284,7 +284,7 @@ impl JobRequest {
             None => return invalid(format!("channel {channel:?} needs a chat as well: where on it")),
         };
         if (channel, chat_id) == (here.channel.as_str(), here.chat_id.as_str()) {
-            job_context.check_channel(channel)?;
+            job_context.check_channel(channel, place.maker.trust)?;
             return Ok(here.clone());
         }
         if place.maker.trust != Trust::Owner {

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use daoyou_channels::Trust;
 use jiff::Timestamp;
 use parking_lot::Mutex;
 use schemars::JsonSchema;
@@ -110,12 +111,15 @@ impl CronTool {
     }
 
     /// Refuses a job on a channel where nobody reads its output, before the owner is asked to approve the call. The chat of a
-    /// job's or sub-agent's turn is known only later.
+    /// job's or sub-agent's turn is known only later. For an untrusted sender, a call is refused or waits whatever channel it names.
     fn check_channel(&self, channel: Option<&str>, context: &ToolContext) -> Result<(), String> {
         let here = Some(context.channel.as_str()).filter(|_| !context.origin.runs_for_job_or_agent());
         let channel = channel.map(str::trim).filter(|channel| !channel.is_empty()).or(here);
         match (&self.service, channel) {
-            (Some(service), Some(channel)) => service.context.check_channel(channel).map_err(|error| error.to_string()),
+            _ if context.trust == Trust::Untrusted => Ok(()),
+            (Some(service), Some(channel)) => {
+                service.context.check_channel(channel, context.trust).map_err(|error| error.to_string())
+            }
             _ => Ok(()),
         }
     }

@@ -92,18 +92,20 @@ impl MessageTool {
     }
 
     /// Refuses a channel on which nobody would read the message. The turn's own channel may be one that only answers a program, which
-    /// gets the message with the answer.
+    /// gets the message with the answer. The call of an untrusted sender is refused or waits for the owner whatever other channel it
+    /// names.
     fn check_channel(&self, chat: &ChatAddress, context: &ToolContext) -> Result<(), String> {
         let Some(channels) = &self.channels else { return Ok(()) };
         let channel = chat.channel.as_str();
         if channel == context.channel && !channels.0.contains_key(channel) {
             return Ok(());
         }
-        channels.check(channel).map_err(|error| match chat.is_own(context) {
-            // A sender who may write only to this chat does not learn of other channels.
-            true if context.trust == Trust::Untrusted => format!(
-                "{channel} has no callback_url, so nobody reads a message there before your answer; say it in your answer"
-            ),
+        let (is_own, is_untrusted) = (chat.is_own(context), context.trust == Trust::Untrusted);
+        if is_untrusted && !is_own && !context.is_approved {
+            return Ok(());
+        }
+        channels.check(channel, context.trust).map_err(|error| match is_own {
+            true if is_untrusted => format!("{error}; say it in your answer"),
             true => format!("{error}; or say it in your answer"),
             false => error,
         })
