@@ -270,6 +270,31 @@ async fn a_rotated_token_takes_effect_at_once() {
     assert_eq!(gateway.json(&["status"]).await["gateway"], "up");
 }
 
+/// A wrong id or parameter of the API gets one error that names the route, what is wrong, and what is allowed.
+#[tokio::test(flavor = "multi_thread")]
+async fn wrong_ids_and_parameters_of_the_api_are_named() {
+    let gateway = Gateway::start(Setup::new()).await;
+    let is_no_id = "\"nope\" is no id; ids look like 0";
+    for (path, expected) in [
+        ("/api/queue/nope", is_no_id),
+        ("/api/messages/nope?wait=1", is_no_id),
+        ("/api/messages/nope?wait=soon", "/api/messages/{id}: wait is \"soon\"; allowed: a whole number"),
+        ("/api/logs?lines=-1", "/api/logs: lines is \"-1\"; allowed: a whole number from 1 to 4294967295"),
+        ("/api/turns?limit=0", "/api/turns: limit is \"0\"; allowed: a whole number from 1"),
+        ("/api/turns?limit=99999999999", "allowed: a whole number from 1"),
+        ("/api/turns?limit=1&limit=2", "limit stands in the address more than once"),
+        ("/api/search?q=x&limit=0", "/api/search: limit is \"0\""),
+        ("/api/search", "/api/search: q is missing"),
+    ] {
+        let answer = status(gateway.client.get(gateway.url(path)).bearer_auth(gateway.token())).await;
+        let message = answer.body["error"]["message"].as_str().unwrap_or_default();
+        assert!(answer.status == 400 && message.contains(expected), "{path}: {answer:?}");
+    }
+    let url = gateway.url("/api/queue/retry");
+    let answer = status(gateway.client.post(url).bearer_auth(gateway.token())).await;
+    assert_eq!(answer.body["error"]["message"], "/api/queue/retry: outcomes is missing", "{answer:?}");
+}
+
 struct Certified {
     cert: String,
     key: String,

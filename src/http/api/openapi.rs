@@ -57,6 +57,30 @@ impl<'a> RouteLine<'a> {
         self.query.iter().filter_map(|parameter| parameter.split([':', '!']).next())
     }
 
+    /// Returns what is wrong with the query of a request to this route.
+    fn query_fault(&self, query: &[(String, String)]) -> Option<String> {
+        let known: Vec<_> = self.query_names().collect();
+        if let Some((unknown, _)) = query.iter().find(|(name, _)| !known.contains(&name.as_str())) {
+            let allowed = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+            return Some(format!("there is no parameter {unknown:?}; allowed: {allowed}"));
+        }
+        known.iter().zip(&self.query).find_map(|(name, parameter)| {
+            let mut values = query.iter().filter(|(known, _)| known == name).map(|(_, value)| value);
+            let (value, kind) = (values.next(), parameter.split_once(':').map_or("string", |(_, kind)| kind));
+            let Some(value) = value else { return parameter.ends_with('!').then(|| format!("{name} is missing")) };
+            let allowed = match kind {
+                _ if values.next().is_some() => return Some(format!("{name} stands in the address more than once")),
+                "int" if value.parse::<u64>().is_err() => "a whole number".to_owned(),
+                "count" if !value.parse::<u32>().is_ok_and(|count| count > 0) => {
+                    format!("a whole number from 1 to {}", u32::MAX)
+                }
+                "bool" if value.parse::<bool>().is_err() => "true or false".to_owned(),
+                _ => return None,
+            };
+            Some(format!("{name} is {value:?}; allowed: {allowed}"))
+        })
+    }
+
     fn parameters(&self) -> Vec<Value> {
         let of_path = self.path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'));
         let of_path =
@@ -105,6 +129,7 @@ fn schema(kind: &str) -> Value {
     match kind {
         "any" | "json" => json!({}),
         "int" => json!({ "type": "integer" }),
+        "count" => json!({ "type": "integer", "minimum": 1 }),
         "bool" => json!({ "type": "boolean" }),
         other => json!({ "type": other }),
     }
@@ -176,19 +201,16 @@ fn document() -> Value {
     })
 }
 
-/// Refuses a request with a parameter in its query that its route does not have.
+/// Refuses a request whose query does not fit its route: a parameter is unknown, missing, or of another kind.
 pub(super) async fn check_query(path: MatchedPath, request: Request, next: Next) -> Result<Response, HttpError> {
     let method = if request.method() == Method::HEAD { "GET" } else { request.method().as_str() };
     let is_called = |route: &RouteLine<'_>| (route.method, route.path) == (method, path.as_str());
-    let route = request.uri().query().and_then(|_| RouteLine::all().find(is_called));
     // A query that cannot be read is the error of the handler that needs it.
-    if let (Some(route), Ok(Query(query))) = (route, Query::<Vec<(String, String)>>::try_from_uri(request.uri())) {
-        let known: Vec<_> = route.query_names().collect();
-        if let Some((unknown, _)) = query.iter().find(|(name, _)| !known.contains(&name.as_str())) {
-            let allowed = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
-            let message = format!("{}: there is no parameter {unknown:?}; allowed: {allowed}", route.path);
-            return Err(HttpError::bad_request(message));
-        }
+    let query = Query::<Vec<(String, String)>>::try_from_uri(request.uri());
+    if let (Some(route), Ok(Query(query))) = (RouteLine::all().find(is_called), query)
+        && let Some(fault) = route.query_fault(&query)
+    {
+        return Err(HttpError::bad_request(format!("{}: {fault}", route.path)));
     }
     Ok(next.run(request).await)
 }

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::extract::{FromRequest, Path, Query, Request, State};
+use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request, State};
 use axum::http::StatusCode;
+use axum::http::request::Parts;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
@@ -58,12 +59,12 @@ pub(super) fn routes() -> Router<Arc<AppState>> {
         .route("/api/queue", get(async |state: SharedState| read(&state, StoreQuery::Queue).await))
         .route(
             "/api/queue/{id}",
-            get(async |state: SharedState, Path(id)| read(&state, StoreQuery::QueueEntry(id)).await)
-                .delete(async |state: SharedState, Path(id)| apply(&state, StoreChange::Drop(id)).await),
+            get(async |state: SharedState, Id(id)| read(&state, StoreQuery::QueueEntry(id)).await)
+                .delete(async |state: SharedState, Id(id)| apply(&state, StoreChange::Drop(id)).await),
         )
         .route(
             "/api/queue/{id}/retry",
-            post(async |state: SharedState, Path(id)| apply(&state, StoreChange::Retry(id)).await),
+            post(async |state: SharedState, Id(id)| apply(&state, StoreChange::Retry(id)).await),
         )
         .route("/api/queue/retry", post(retry_all))
         .route("/api/approvals", get(async |state: SharedState| read(&state, StoreQuery::Approvals).await))
@@ -73,6 +74,21 @@ pub(super) fn routes() -> Router<Arc<AppState>> {
             "/api/losses/acknowledge",
             post(async |state: SharedState| apply(&state, StoreChange::Acknowledge).await),
         )
+}
+
+/// The parameter of a path that is the id of a message or a delivery.
+struct Id(Uuid);
+
+impl<S: Send + Sync> FromRequestParts<S> for Id {
+    type Rejection = Response;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Response> {
+        let Path(id) = Path::<String>::from_request_parts(parts, state).await.map_err(IntoResponse::into_response)?;
+        id.parse().map(Self).map_err(|_| {
+            let wrong = format!("{id:?} is no id; ids look like 019a2b3c-4d5e-7f60-8a9b-0c1d2e3f4a5b");
+            HttpError::bad_request(wrong).into_response()
+        })
+    }
 }
 
 fn not_found(subject: &str) -> HttpError {
@@ -285,7 +301,7 @@ struct WaitParams {
 
 async fn message(
     State(state): SharedState,
-    Path(id): Path<Uuid>,
+    Id(id): Id,
     Query(params): Query<WaitParams>,
 ) -> Result<Json<MessageState>, HttpError> {
     let limit = Duration::from_secs(params.wait).min(WAIT_LIMIT);
