@@ -16,27 +16,6 @@ use crate::support::pty::Terminal;
 use crate::support::sink::Answer;
 use crate::support::{Gateway, Hook, Model, Reply, Setup, Sink, deadline, until, write_file};
 
-/// `sessions clear` of a missing session succeeds, reports that it is missing, and creates none.
-#[tokio::test(flavor = "multi_thread")]
-async fn clearing_a_missing_session_succeeds_without_creating_it() {
-    let mut gateway = Gateway::new(Setup::new());
-    for state in ["no store", "running", "at rest"] {
-        match state {
-            "running" => gateway.up().await,
-            "at rest" => gateway.stop().await,
-            _ => {}
-        }
-        let ran = gateway.run(&["sessions", "clear", "cli:nope"]).await;
-        let text = "there is no session cli:nope: nothing to clear\n";
-        assert_eq!((ran.code, ran.stdout.as_str(), ran.stderr.as_str()), (Some(0), text, ""), "{state}");
-        let answer = gateway.json(&["sessions", "clear", "cli:nope"]).await;
-        assert_eq!(answer, json!({"session": "cli:nope", "cleared": false}), "{state}");
-        assert_eq!(gateway.json(&["sessions", "list"]).await, json!([]), "{state}");
-    }
-    assert_eq!(gateway.run(&["agent", "-m", "hello", "--session", "cli:one"]).await.code, Some(0));
-    assert_eq!(gateway.json(&["sessions", "clear", "cli:one"]).await["cleared"], true);
-}
-
 /// `agent -m -` reads the message from standard input, whether or not a gateway runs.
 #[tokio::test(flavor = "multi_thread")]
 async fn agent_reads_a_message_from_standard_input() {

@@ -78,10 +78,7 @@ impl OfflineRequest for StoreChange {
     async fn answer(self, home: &Home, _: &HomeLock, _: anyhow::Result<&LoadedConfig>) -> anyhow::Result<Value> {
         let subject = self.subject();
         if !home.database().exists() {
-            return match self {
-                Self::ClearSession(key) => Ok(sessions::cleared(&key, false)),
-                _ => Err(anyhow!("there is no {subject}")),
-            };
+            return Err(anyhow!("there is no {subject}"));
         }
         let applied = with_store(Store::open(&home.database())?, async |store| query::apply(store, self).await).await?;
         Ok(applied.with_context(|| format!("there is no {subject}"))?.answer)

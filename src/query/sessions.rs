@@ -273,24 +273,25 @@ fn deliveries(connection: &Connection, key: &str, history: &[MessageRow]) -> Res
     Ok(found)
 }
 
-/// Starts a new epoch of a session in a home without a running gateway. In a running gateway, the session's lane does this.
+/// Starts a new epoch of a session in a home without a running gateway; `None` if the session does not exist. In a running gateway,
+/// the session's lane does this.
 ///
 /// # Errors
 /// The session has unfinished messages, which would land in the new epoch.
-pub(super) fn clear(connection: &Connection, key: &str) -> Result<Value, CheckpointError> {
+pub(super) fn clear(connection: &Connection, key: &str) -> Result<Option<Value>, CheckpointError> {
     if !inbox::open_of_session(connection, key, 1)?.is_empty() {
         return Err(CheckpointError::Busy(key.to_owned()));
     }
-    let exists = is_known(connection, key)?;
-    if exists {
-        messages::new_epoch(connection, key)?;
+    if !is_known(connection, key)? {
+        return Ok(None);
     }
-    Ok(cleared(key, exists))
+    messages::new_epoch(connection, key)?;
+    Ok(Some(cleared(key)))
 }
 
-/// Returns the response to a request to clear a session; `cleared` is false if the session does not exist.
-pub fn cleared(session: &str, cleared: bool) -> Value {
-    json!({ "session": session, "cleared": cleared })
+/// Returns the response to a request that has cleared a session.
+pub fn cleared(session: &str) -> Value {
+    json!({ "session": session, "cleared": true })
 }
 
 /// Returns the turn before the last turn of a session, or `Some(None)` if the last turn is the first one of the conversation. Returns

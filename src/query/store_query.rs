@@ -115,7 +115,7 @@ fn answer(connection: &Connection, query: &StoreQuery) -> Result<Option<Value>, 
 fn write(connection: &Connection, change: &StoreChange) -> Result<Option<AppliedChange>, CheckpointError> {
     let done = |answer: Value| Some(AppliedChange { answer, after: AfterCommit::Nothing });
     Ok(match change {
-        StoreChange::ClearSession(key) => done(sessions::clear(connection, key)?),
+        StoreChange::ClearSession(key) => sessions::clear(connection, key)?.and_then(done),
         StoreChange::Restore(id) => done(turns::restore(connection, id)?),
         StoreChange::Fork { turn, session } => done(turns::fork(connection, turn, session.as_deref())?),
         StoreChange::Retry(id) => queue::retry(connection, *id)?,

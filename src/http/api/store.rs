@@ -175,7 +175,7 @@ async fn clear(state: &AppState, key: &str) -> ApiResult {
     // Clearing must not create a session.
     let session = key.to_owned();
     if !state.bus.store().read(move |connection| sessions::is_known(connection, &session)).await? {
-        return Ok(Json(sessions::cleared(key, false)));
+        return Err(not_found(&format!("session {key}")));
     }
     let (id, done) = run_command(state, key, "/new").await?;
     // What is refused here must not happen later.
@@ -185,7 +185,7 @@ async fn clear(state: &AppState, key: &str) -> ApiResult {
         let busy = format!("session {key} is busy and was not cleared within {WAIT_LIMIT:?}");
         return Err(HttpError::new(StatusCode::SERVICE_UNAVAILABLE, "busy", busy));
     }
-    Ok(Json(sessions::cleared(key, true)))
+    Ok(Json(sessions::cleared(key)))
 }
 
 /// Sends a slash command to a session's lane, stops the turn of the session if it waits, and waits for the command's end. Returns the
