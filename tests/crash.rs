@@ -129,6 +129,26 @@ async fn a_kill_during_a_model_call_repeats_only_that_call() {
     gateway.check_settled(&Witness { accepted: &[id, behind], ..Witness::default() }).await;
 }
 
+/// Commands show the turn that a killed gateway left as interrupted, and as running while a gateway continues it.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_turn_of_a_killed_gateway_is_shown_as_interrupted() {
+    let (model, gate) = (Model::start().await, Gate::new());
+    model.on("think", [Reply::text("thought").held_by(&gate)]);
+    let mut gateway = Gateway::start(Setup::scripted(&model)).await;
+    let id = gateway.accept("in", &Message::new("think").chat("c")).await;
+    gate.wait_arrived(1).await;
+    for (starts, state, other) in [(1, "running", "interrupted"), (2, "interrupted", "running")] {
+        if starts == 2 {
+            gateway.kill9().await;
+        }
+        for command in [&["status"][..], &["turns", "list"], &["turns", "show", &id]] {
+            let shown = gateway.run(command).await.stdout;
+            let line = shown.lines().find(|line| line.contains(&id)).unwrap_or_default();
+            assert!(line.contains(state) && !line.contains(other), "{command:?}: {shown}");
+        }
+    }
+}
+
 /// A message that crashes the process each time is given up, its sender is notified, and later messages continue.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_message_that_keeps_crashing_the_gateway_is_given_up() {

@@ -13,7 +13,7 @@ use daoyou_channels::Finding;
 use serde_json::Value;
 use uuid::Uuid;
 
-use super::access::{answer_request, inspect};
+use super::access::{RequestAnswer, answer_request, answer_request_with_source, inspect};
 use super::environment::CommandEnvironment;
 use super::output::{print, tr};
 use super::render::print_fields;
@@ -186,13 +186,14 @@ async fn channels(command: &ChannelsCommand, environment: &CommandEnvironment) -
 async fn turns(command: &TurnsCommand, environment: &CommandEnvironment) -> anyhow::Result<CommandExit> {
     match command {
         TurnsCommand::List { session, limit, output } => {
-            let list = answer_request(StoreQuery::Turns { session: session.clone(), limit: Some(*limit) }, environment)
-                .await?;
-            print(&list, *output, |out| render::turns(&list, out))
+            let query = StoreQuery::Turns { session: session.clone(), limit: Some(*limit) };
+            let RequestAnswer { value, is_running } = answer_request_with_source(query, environment).await?;
+            print(&value, *output, |out| render::turns(&value, is_running, out))
         }
         TurnsCommand::Show(TurnItem { id, output }) => {
-            let turn = answer_request(StoreQuery::Turn(parse_beginning(id)?), environment).await?;
-            print(&turn, *output, |out| render::turn(&turn, out))
+            let query = StoreQuery::Turn(parse_beginning(id)?);
+            let RequestAnswer { value, is_running } = answer_request_with_source(query, environment).await?;
+            print(&value, *output, |out| render::turn(&value, is_running, out))
         }
         TurnsCommand::Restore(TurnItem { id, output }) => {
             print_fields(&answer_request(StoreChange::Restore(parse_beginning(id)?), environment).await?, *output)

@@ -219,20 +219,27 @@ pub fn session(session: &Value, mut out: impl Write) -> io::Result<()> {
 }
 
 /// Writes turns, with the column of sub-agents if there are turns of any.
-pub fn turns(list: &Value, out: impl Write) -> io::Result<()> {
+pub fn turns(list: &Value, is_up: bool, out: impl Write) -> io::Result<()> {
     let mut rows = list.clone();
     let mut has_sub_agents = false;
     for row in rows.as_array_mut().into_iter().flatten() {
         let label = row["sub_agent"]["label"].take();
         has_sub_agents |= label.is_string();
         row["label"] = label;
+        row["state"] = turn_state(&row["state"], is_up).into();
     }
     let columns = TURNS.iter().copied().filter(|(_, key)| has_sub_agents || *key != "label");
     table(&rows, &columns.collect::<Vec<_>>(), "no turns yet", out)
 }
 
+/// Returns the state of a turn or a message. Without a gateway, one that is marked as running was interrupted; the next start
+/// continues it.
+pub fn turn_state(state: &Value, is_up: bool) -> String {
+    if state == "running" && !is_up { "interrupted".to_owned() } else { text(state) }
+}
+
 /// Writes each step of a turn.
-pub fn turn(turn: &Value, mut out: impl Write) -> io::Result<()> {
+pub fn turn(turn: &Value, is_up: bool, mut out: impl Write) -> io::Result<()> {
     if let Some(label) = turn["sub_agent"]["label"].as_str() {
         let (session, asked) = (text(&turn["sub_agent"]["session"]), text(&turn["sub_agent"]["turn"]));
         let en = "the turn of sub-agent {}, asked for by session {} in turn {}";
@@ -240,8 +247,8 @@ pub fn turn(turn: &Value, mut out: impl Write) -> io::Result<()> {
         writeln!(out, "{}", tr_fill(en, zh, &[&format!("{label:?}"), &session, &asked]))?;
     }
     for message in items(&turn["messages"]) {
-        let [id, state, sender, channel, content] =
-            ["id", "state", "sender", "channel", "content"].map(|key| text(&message[key]));
+        let [id, sender, channel, content] = ["id", "sender", "channel", "content"].map(|key| text(&message[key]));
+        let state = turn_state(&message["state"], is_up);
         let (en, zh) = ("message {} [{}] from {} on {}: {}", "消息 {} [{}]，{} 发自 {}：{}");
         writeln!(out, "{}", tr_fill(en, zh, &[&id, &state, &sender, &channel, &content]))?;
     }

@@ -171,15 +171,12 @@ fn queues(status: &Value, mut out: impl Write) -> io::Result<()> {
     note("dead_messages", messages, "daoyou queue list")
 }
 
-/// Formats a turn with its id. Without a gateway, a turn that is marked as running was interrupted; the next start continues it.
+/// Formats a turn with its id.
 fn turn_line(turn: &Value, is_up: bool) -> String {
     let error = turn["error"].as_str().map(|code| format!(" ({code})")).unwrap_or_default();
     let when = ago(&turn["at"]).map(|age| tr_fill("{} ago", "{} 前", &[&age])).unwrap_or_default();
     let (session, id) = (render::session_key(&turn["session"]), text(&turn["turn"]));
-    let outcome = match text(&turn["outcome"]) {
-        outcome if outcome == "running" && !is_up => "interrupted".to_owned(),
-        outcome => outcome,
-    };
+    let outcome = render::turn_state(&turn["outcome"], is_up);
     format!("{}{error}  {session}  {when}  {id}", state(&outcome))
 }
 
