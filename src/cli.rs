@@ -35,6 +35,7 @@ pub use tools::{ModelsArgs, PromptArgs, ToolRunArgs, ToolsCommand};
 pub use trash::TrashCommand;
 
 use sessions::session_key;
+use tools::model_name;
 
 use crate::logging::{LogConfig, LogFormat};
 
@@ -240,7 +241,7 @@ pub struct ChatArgs {
     #[arg(long, value_name = "KEY", value_parser = session_key)]
     pub session: Option<String>,
     /// The model, e.g. openai/gpt-4o [default: the conversation's]
-    #[arg(long, value_name = "MODEL")]
+    #[arg(long, value_name = "MODEL", value_parser = model_name)]
     pub model: Option<String>,
     /// Text files to send with the first message
     #[arg(value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
@@ -257,7 +258,7 @@ pub struct AgentArgs {
     #[arg(long, value_name = "KEY", value_parser = session_key)]
     pub session: Option<String>,
     /// The model for this message, e.g. openai/gpt-4o [default: the conversation's]
-    #[arg(long, value_name = "MODEL")]
+    #[arg(long, value_name = "MODEL", value_parser = model_name)]
     pub model: Option<String>,
     /// The longest wait for the reply; 0s has no limit. After it, the command prints the message's id and exits with 76;
     /// the message is still answered
@@ -414,6 +415,8 @@ mod tests {
     fn keys_ids_and_levels_are_checked() {
         for (line, part) in [
             (&["agent", "-m", "x", "--session", ""][..], "is empty"),
+            (&["agent", "-m", "x", "--model", ""], "the model is empty"),
+            (&["chat", "--model", " "], "the model is empty"),
             (&["chat", "--session", " a"], SessionKey::RULE),
             (&["chat", "--session", "webhook:in:a\nb"], SessionKey::RULE),
             (&["agent", "-m", "x", "--session", &"k".repeat(1_201)], SessionKey::RULE),

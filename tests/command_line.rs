@@ -16,6 +16,17 @@ use crate::support::pty::Terminal;
 use crate::support::sink::Answer;
 use crate::support::{Gateway, Hook, Model, Reply, Setup, Sink, deadline, until, write_file};
 
+/// An empty model is refused, and not ignored.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_empty_model_is_refused() {
+    let gateway = Gateway::new(Setup::new());
+    let job = ["cron", "add", "--prompt", "x", "--every", "1h", "--model", ""];
+    for args in [&["agent", "-m", "x", "--model", ""][..], &["chat", "--model", ""], &job] {
+        let ran = gateway.run(args).await;
+        assert!(ran.code == Some(2) && ran.stderr.contains("the model is empty"), "{args:?}: {ran:?}");
+    }
+}
+
 /// `agent -m -` reads the message from standard input, whether or not a gateway runs.
 #[tokio::test(flavor = "multi_thread")]
 async fn agent_reads_a_message_from_standard_input() {

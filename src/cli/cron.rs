@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use super::output::Output;
 use super::sessions::session_key;
+use super::tools::model_name;
 
 #[derive(Clone, Debug, Subcommand)]
 pub enum CronCommand {
@@ -116,7 +117,7 @@ pub struct CronAdd {
     #[arg(long, value_name = "KEY", value_parser = session_key)]
     pub session: Option<String>,
     /// The model, e.g. openai/gpt-4o [default: agent.model]
-    #[arg(long, value_name = "MODEL")]
+    #[arg(long, value_name = "MODEL", value_parser = model_name)]
     pub model: Option<String>,
     /// The agent that answers, e.g. researcher [default: that of the chat]
     #[arg(long, value_name = "NAME")]

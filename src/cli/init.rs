@@ -2,6 +2,8 @@
 
 use clap::Args;
 
+use super::tools::model_name;
+
 /// `daoyou init`.
 #[derive(Clone, Debug, Default, Args)]
 #[command(after_help = "Examples:\n  daoyou init\n  daoyou init --yes\n  \
@@ -18,7 +20,7 @@ pub struct InitArgs {
     #[arg(long, value_name = "VARIABLE", value_parser = variable)]
     pub api_key_env: Option<String>,
     /// The model; without --provider: PROVIDER/MODEL
-    #[arg(long, value_name = "MODEL")]
+    #[arg(long, value_name = "MODEL", value_parser = model_name)]
     pub model: Option<String>,
     /// The address of the service [default: the known one]
     #[arg(long, value_name = "URL")]

@@ -69,3 +69,11 @@ pub struct ModelsArgs {
     #[command(flatten)]
     pub output: Output,
 }
+
+/// Parses the model of an option. Otherwise an empty one, such as an unset variable of a script, would count as none.
+pub(super) fn model_name(text: &str) -> Result<String, String> {
+    match text.trim() {
+        "" => Err("the model is empty; leave the option out, or name one such as openai/gpt-4o".to_owned()),
+        _ => Ok(text.to_owned()),
+    }
+}
