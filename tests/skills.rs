@@ -146,6 +146,7 @@ async fn skills_are_listed_shown_and_checked_with_and_without_a_gateway() {
         "---\nname: needs\ndescription: x\nrequires:\n  bins: [no-such-program]\n---\n",
     );
     write(&gateway, "skills/broken/SKILL.md", "---\nname: '!'\ndescription: x\n---\n");
+    write(&gateway, "skills/twice/SKILL.md", "---\nname: twice\ndescription: x\nname: other\n---\n");
     write(&gateway, ".claude/skills/weather/SKILL.md", WEATHER);
     let home_skill = gateway.home().parent().unwrap().join(".claude/skills/own/SKILL.md");
     write_file(&home_skill, "---\nname: own\ndescription: Of the user.\n---\n");
@@ -178,8 +179,10 @@ async fn skills_are_listed_shown_and_checked_with_and_without_a_gateway() {
             let problems: Value = serde_json::from_str(&checked.stdout).unwrap();
             assert_eq!(checked.code, Some(1), "{checked:?}");
             let problems = problems.as_array().unwrap();
-            let broken = problems.iter().find(|one| one["path"].as_str().unwrap().contains("broken")).unwrap();
-            assert!(broken["line"] == 2 && broken["problem"].as_str().unwrap().contains("the name \"!\""), "{broken}");
+            for (path, line, expected) in [("broken", 2, "the name \"!\""), ("twice", 4, "has a second `name`")] {
+                let found = problems.iter().find(|one| one["path"].as_str().unwrap().contains(path)).unwrap();
+                assert!(found["line"] == line && found["problem"].as_str().unwrap().contains(expected), "{found}");
+            }
         }
     }
 }

@@ -184,6 +184,9 @@ pub fn parse_manifest(bytes: &[u8], folder: &str) -> Result<SkillManifest, Manif
 fn parse_text(text: &str, folder: &str) -> Result<SkillManifest, ManifestFault> {
     let SkillText { head, body } = split(text)?;
     let mut manifest = SkillManifest::default();
+    if let Some(fault) = head.and_then(repeated_field) {
+        return Err(fault);
+    }
     let fields = match head {
         Some(head) => read_fields(head, &mut manifest.warnings)?,
         None if !body.lines().any(is_heading) => {
@@ -333,6 +336,15 @@ fn plain_field(head: &str, key: &str) -> Option<String> {
 
 fn after_key<'a>(line: &'a str, key: &str) -> Option<&'a str> {
     line.strip_prefix(key)?.strip_prefix(':').filter(|rest| rest.is_empty() || rest.starts_with([' ', '\t', '\r']))
+}
+
+/// Returns the fault of a field that decides what the skill is, and that is written twice: programs differ in which one they read.
+fn repeated_field(head: &str) -> Option<ManifestFault> {
+    ["name", "description", "allowed-tools"].into_iter().find_map(|key| {
+        let mut lines = head.lines().enumerate().filter(|(_, line)| after_key(line, key).is_some());
+        let (at, _) = lines.nth(1)?;
+        Some(ManifestFault::new(at + 2, format!("has a second `{key}`; keep one of them")))
+    })
 }
 
 /// Returns the line of the file on which a field begins.

@@ -33,7 +33,6 @@ fn name_and_description_are_read_in_the_forms_found_in_the_wild() {
         ("# B\n\n## C\n\nMakes tea\nquickly.\n\nMore.", "folder", "Makes tea quickly."),
         ("Makes tea.\n\n# B\n", "folder", "Makes tea."),
         ("---\nname: b\ndescription: a\nfuture: {x: [1, {y: 2}]}\nmodel: ~\n---\n", "b", "a"),
-        ("---\nname: b\nname: c\ndescription: a\n---\n", "b", "a"),
         ("---\nname: b\ndescription: a\u{202e}b\u{2028}c\n---\n", "b", "ab c"),
     ] {
         let manifest = parsed(text);
@@ -74,6 +73,7 @@ fn broken_files_are_refused_with_line_and_reason() {
         ("---\nname: b\n---\n", 1, "has no description"),
         ("---\nname: \u{3164}\ndescription: a\n---\n", 2, "such as my-skill"),
         ("---\nname: b\nother: [\n---\n", 3, "not valid YAML"),
+        ("---\nname: b\ndescription: a\nname: c\n---\n", 4, "has a second `name`"),
         ("---\nname: b\ndescription: a\nallowed-tools: {Read: true}\n---\n", 4, "`allowed-tools` is not understood"),
         ("---\n- a\n- b\n---\n", 2, "not valid YAML"),
         (long.as_str(), 2, "1 to 64 letters"),
