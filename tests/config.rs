@@ -184,7 +184,8 @@ const WRONG: &[Row] = &[
         &[],
         "C:2: agent.budget.turn_cost: the number is out of range; allowed: a number from 0.000001",
     ),
-    ("[[routes]]\nchannel = \"webhook:*\"", &[], "C:2: routes[0].agent: it is not set; allowed: "),
+    ("[[routes]]\nchannel = \"webhook:*\"", &[], "C:1: routes[0].agent: it is not set; allowed: "),
+    ("[log]\n\n[[routes]]\nagent = \"assistant\"\n[[routes]]\n", &[], "C:5: routes[1].agent: it is not set; allowed: "),
     (
         "[tools]\ndisabled = [\"bash\", \"exce\"]",
         &[],

@@ -99,13 +99,6 @@ pub(super) fn nearest_origin(origins: &BTreeMap<String, SettingOrigin>, key: &st
         if let Some(origin) = origins.get(key) {
             return origin.clone();
         }
-        // A table of a list has no origin of its own: that of its first key is near.
-        let in_table = |known: &&String| known.strip_prefix(key).is_some_and(|rest| rest.starts_with('.'));
-        if key.ends_with(']')
-            && let Some(known) = origins.keys().find(in_table)
-        {
-            return origins[known].clone();
-        }
         match key.rsplit_once('.') {
             Some((table, _)) => key = table,
             None => return SettingOrigin::Default,

@@ -247,9 +247,14 @@ impl<'a> ConfigReader<'a> {
             }
             (SettingShape::OneOrMany(item), DeValue::String(text)) => self.text(item, key, text, origin),
             (SettingShape::List(item) | SettingShape::OneOrMany(item), DeValue::Array(list)) => {
-                let each = list.iter().enumerate();
-                let read: Vec<_> =
-                    each.map(|(index, one)| self.value(item, &format!("{key}[{index}]"), one, at)).collect();
+                let each = list.iter().enumerate().map(|(index, one)| {
+                    let key = format!("{key}[{index}]");
+                    if one.get_ref().is_table() {
+                        self.origins.insert(key.clone(), at(one.span()));
+                    }
+                    self.value(item, &key, one, at)
+                });
+                let read: Vec<_> = each.collect();
                 read.into_iter().collect::<Option<Vec<_>>>().map(Value::Array)
             }
             (SettingShape::Bool, DeValue::Boolean(yes)) => Some(Value::Bool(*yes)),
