@@ -516,3 +516,28 @@ async fn doctor_fails_a_home_that_lost_its_database() {
     gateway.run(&["backup", "b.tar"]).await.assert_refused("2 messages were accepted: no backup was written");
     assert!(!gateway.home().with_file_name("b.tar").exists());
 }
+
+/// Routes and disabled skills that fit nothing are probably mistakes, so `doctor` and the log name them; `config check` names routes.
+#[tokio::test(flavor = "multi_thread")]
+async fn names_in_the_configuration_that_fit_nothing_are_named() {
+    let route = |channel: &str| {
+        toml::Value::from(toml::Table::from_iter([
+            ("channel".to_owned(), channel.into()),
+            ("agent".to_owned(), "assistant".into()),
+        ]))
+    };
+    let routes = vec![route("webhook:i*"), route("emial")];
+    let setup = Setup::new().hook(Hook::bearer("in")).set("routes", routes).set("skills.disabled", vec!["wether"]);
+    let gateway = Gateway::start(setup).await;
+    let route = "routes[1].channel: \"emial\" fits no channel; there are cli, email, api, page, mcp, webhook:in";
+    let skill = "names \"wether\", which is no skill";
+    let doctor = run_doctor(&gateway, &[]).await;
+    let messages: Vec<_> = doctor.checks().iter().filter_map(|check| check["message"].as_str()).collect();
+    for expected in [route, skill] {
+        assert_eq!(messages.iter().filter(|message| message.contains(expected)).count(), 1, "{messages:?}");
+    }
+    let checked = gateway.run(&["config", "check"]).await;
+    assert!(checked.code == Some(0) && checked.stderr.contains(route), "{checked:?}");
+    let logs = gateway.logs();
+    assert!(logs.contains("fits no channel") && logs.contains("which is no skill"), "{logs}");
+}

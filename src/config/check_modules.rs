@@ -17,6 +17,9 @@ const MIN_BODY_BUDGET: ByteSize = ByteSize(4_200_000);
 
 const EMAIL: &str = "channels.email";
 
+/// The channels besides those of webhooks.
+const OTHER_CHANNELS: [&str; 5] = ["cli", "email", "api", "page", "mcp"];
+
 /// The allowed form of an owner's mail address.
 const OWNER_ADDRESS: &str = "\"email:\" and an address, such as \"email:me@example.org\"";
 
@@ -31,7 +34,7 @@ pub(super) fn warnings(config: &Config) -> Vec<(String, String)> {
     let owners: Vec<&str> = email_owners(config).map(|(_, owner)| owner).collect();
     let of_email = config.channels.email.warnings(&owners).into_iter();
     let of_email = of_email.map(|(key, words)| (join_key(EMAIL, key), words));
-    of_email.chain(undeliverable(config)).chain(unverified_behind_proxy(config)).collect()
+    of_email.chain(undeliverable(config)).chain(unverified_behind_proxy(config)).chain(unfit_routes(config)).collect()
 }
 
 /// Returns the faults of a module with their keys in the table `path`.
@@ -182,6 +185,17 @@ fn undeliverable(config: &Config) -> Vec<(String, String)> {
         hook.callback_url.is_none().then(|| (key.to_owned(), words))
     });
     to_nobody.collect()
+}
+
+/// Returns warnings about routes whose pattern fits no channel.
+fn unfit_routes(config: &Config) -> impl Iterator<Item = (String, String)> {
+    let hooks = config.channels.webhook.keys().map(|name| format!("webhook:{name}"));
+    let channels: Vec<String> = OTHER_CHANNELS.into_iter().map(str::to_owned).chain(hooks).collect();
+    config.routes.iter().enumerate().filter_map(move |(at, route)| {
+        let words = format!("{} fits no channel; there are {}", quoted(&route.channel), channels.join(", "));
+        let is_fit = route.fits_channel(channels.iter().map(String::as_str));
+        (!is_fit).then(|| (format!("routes[{at}].channel"), words))
+    })
 }
 
 /// Returns warnings about webhooks with `verify = "none"` behind a trusted proxy: all their callers may come through the proxy.

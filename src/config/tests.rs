@@ -167,7 +167,7 @@ fn tables_and_lists_of_the_environment_are_toml() {
         ("DAOYOU_PROVIDERS__X__PRICE", "{ input = 1, output = 2.5, currency = \"EUR\" }"),
         ("DAOYOU_MCP__NOTES__COMMAND", "[\"notes\"]"),
         ("DAOYOU_MCP__NOTES__ENV", "{ KEY = \"env:SECRET\" }"),
-        ("DAOYOU_ROUTES", "[{ channel = \"webhook:*\", agent = \"explorer\" }]"),
+        ("DAOYOU_ROUTES", "[{ channel = \"cli\", agent = \"explorer\" }]"),
         ("SECRET", "canary"),
     ];
     let loaded = read(text.as_bytes(), &env).unwrap();
@@ -181,7 +181,7 @@ fn tables_and_lists_of_the_environment_are_toml() {
     assert_eq!(config.providers["x"].price.as_ref().map(|price| price.output), Some(2.5));
     assert_eq!(config.mcp["notes"].env["KEY"].expose(), "canary");
     let routes: Vec<_> = config.routes.iter().map(|route| (route.channel.as_str(), route.agent.as_str())).collect();
-    assert_eq!(routes, [("webhook:*", "explorer")]);
+    assert_eq!(routes, [("cli", "explorer")]);
     assert!(!loaded.warnings.iter().any(|warning| warning.contains("ROUTES")), "{:?}", loaded.warnings);
 }
 

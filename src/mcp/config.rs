@@ -14,6 +14,8 @@ use serde_json::json;
 use sha2::{Digest, Sha256};
 use smart_default::SmartDefault;
 
+use super::listing::ListedTool;
+
 /// The maximum length of a server's name. The names of its tools begin with it, and models accept 64 characters.
 const NAME_CHARS: usize = 32;
 /// The maximum time limits.
@@ -103,10 +105,12 @@ impl McpServerConfig {
 
     /// Returns true if the agent may use the tool that the server calls `tool`.
     pub fn has_tool(&self, tool: &str) -> bool {
-        let fits = |pattern: &String| {
-            pattern == tool || Glob::new(pattern).is_ok_and(|glob| glob.compile_matcher().is_match(tool))
-        };
-        self.tools.is_empty() || self.tools.iter().any(fits)
+        self.tools.is_empty() || self.tools.iter().any(|entry| fits(entry, tool))
+    }
+
+    /// Returns the entries of `tools` that fit none of the server's tools.
+    pub fn unfit_entries<'a>(&'a self, tools: &[ListedTool]) -> impl Iterator<Item = &'a String> {
+        self.tools.iter().filter(|entry| !tools.iter().any(|tool| fits(entry, &tool.own_name)))
     }
 
     /// Returns a digest of all settings that identify the server, without secrets.
@@ -218,6 +222,11 @@ impl McpServerConfig {
             }
         }
     }
+}
+
+/// Returns true if an entry of `tools` fits the tool that the server calls `tool`.
+fn fits(entry: &str, tool: &str) -> bool {
+    entry == tool || Glob::new(entry).is_ok_and(|glob| glob.compile_matcher().is_match(tool))
 }
 
 const ONE: &str = "either command = [\"PROGRAM\", …] or url = \"https://…\"";

@@ -430,6 +430,13 @@ impl McpServer {
         Ok(listing)
     }
 
+    /// Returns the problems of a list: its own, and the entries of `tools` in the configuration that fit none of its tools.
+    pub fn problems(&self, listing: &ServerListing) -> Vec<String> {
+        let unfit = self.config.unfit_entries(&listing.tools);
+        let unfit = unfit.map(|entry| format!("mcp.{}.tools: {entry:?} fits none of its tools", self.name));
+        listing.problems.iter().cloned().chain(unfit).collect()
+    }
+
     /// Stores a list, in memory and on disk, and notifies the gateway if it has changed.
     async fn keep(&self, listing: ServerListing) -> Arc<ServerListing> {
         let now = crate::store::now_ms();

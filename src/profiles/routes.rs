@@ -29,6 +29,15 @@ impl Default for RouteConfig {
     }
 }
 
+impl RouteConfig {
+    /// Returns true if the route may match messages of one of these channels.
+    pub fn fits_channel<'a>(&self, mut channels: impl Iterator<Item = &'a str>) -> bool {
+        // An invalid pattern is a fault of its own.
+        let Ok(pattern) = Glob::new(&self.channel).map(|glob| glob.compile_matcher()) else { return true };
+        channels.any(|channel| pattern.is_match(channel))
+    }
+}
+
 /// A route with its agent.
 #[derive(Debug)]
 pub(super) struct AgentRoute {

@@ -1,6 +1,6 @@
 //! The catalog of skills. Each turn consults it, and it parses only files that have changed.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -60,7 +60,7 @@ type ParsedFiles = HashMap<PathBuf, (FileVersion, ParsedSkill)>;
 pub struct SkillCatalog {
     sources: Vec<Arc<SkillSource>>,
     built_in: Vec<(BuiltInSkill, ParsedSkill)>,
-    disabled: HashSet<String>,
+    disabled: BTreeSet<String>,
     pins: Option<SkillPins>,
     host: SkillHost,
     state: Mutex<CatalogState>,
@@ -234,10 +234,14 @@ impl SkillCatalog {
         }
         scan.add_built_in();
         scan.add_missing();
-        let CatalogScan { list, parsed, pins, folders, .. } = scan;
+        let CatalogScan { mut list, parsed, pins, folders, used, .. } = scan;
         // The files of pinned skills are not in the list. A problem may be temporary.
         let is_comparable = list.problems.is_empty() && pins.names().next().is_none();
         state.scanned = if is_comparable { ScannedVersions::of(folders, &parsed, time) } else { None };
+        let unknown = self.disabled.iter().filter(|name| !used.contains_key(*name));
+        let problem =
+            |name: &String| SkillProblem::new("skills.disabled", format!("names {name:?}, which is no skill"));
+        list.problems.extend(unknown.map(problem));
         (state.parsed, state.pins) = (parsed, pins);
         if *state.list != list {
             log_changes(&state.list, &list);

@@ -89,3 +89,19 @@ async fn both_eras_are_reached_by_http() {
         assert_eq!(methods.contains("server/discover"), name == "newest", "{methods}");
     }
 }
+
+/// An entry of `tools` that fits no tool of the server is a problem that commands and the log name.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_entry_of_tools_that_fits_nothing_is_named() {
+    if no_servers() {
+        return;
+    }
+    let tools = vec!["echo", "gone*"];
+    let gateway = Gateway::start(with_server(Setup::new(), "notes", "").set("mcp.notes.tools", tools)).await;
+    listed(&gateway, "notes").await;
+    let expected = "mcp.notes.tools: \"gone*\" fits none of its tools";
+    assert_eq!(gateway.json(&["mcp", "list"]).await[0]["problems"], json!([expected]));
+    let doctor = gateway.run(&["doctor"]).await.stdout;
+    assert!(doctor.contains(expected), "{doctor}");
+    assert!(gateway.logs().contains("fits no tool of an MCP server"), "{}", gateway.logs());
+}

@@ -84,7 +84,7 @@ impl Inspector {
             "available": available,
             "resources": listing.resources.len() + listing.templates.len(),
             "prompts": listing.prompts.len(),
-            "problems": listing.problems,
+            "problems": server.problems(&listing),
         }))
     }
 
@@ -119,10 +119,10 @@ impl Inspector {
             match (server.listing(), status.last_error) {
                 (_, Some(error)) => Finding::warn(&key, error, test),
                 (None, None) => Finding::warn(&key, "its tools were never listed", test),
-                (Some(listing), None) if listing.problems.is_empty() => {
-                    Finding::ok(&key, format!("{} tools", listing.tools.len()))
-                }
-                (Some(listing), None) => Finding::warn(&key, listing.problems.join("; "), test),
+                (Some(listing), None) => match server.problems(&listing) {
+                    problems if problems.is_empty() => Finding::ok(&key, format!("{} tools", listing.tools.len())),
+                    problems => Finding::warn(&key, problems.join("; "), test),
+                },
             }
         };
         servers.all().iter().map(check).collect()
@@ -151,7 +151,7 @@ fn server_row(server: &McpServer) -> Value {
         row["prompts"] = json!(prompts);
         row["protocol"] = json!(listing.protocol);
         row["title"] = json!(listing.title);
-        row["problems"] = json!(listing.problems);
+        row["problems"] = json!(server.problems(&listing));
     }
     row
 }
