@@ -5,6 +5,7 @@ use std::process::Stdio;
 
 use tokio::process::{Child, Command};
 
+use crate::support::exposition::scrape;
 use crate::support::gateway::Message;
 use crate::support::invariants::{Witness, check, open, wait_settled};
 use crate::support::requirements::skip_story;
@@ -191,4 +192,20 @@ async fn an_occupied_port_ends_the_start() {
     assert_eq!(gateway.json(&["sessions", "list"]).await, serde_json::json!([]), "the home is free");
     drop(taken);
     gateway.up().await;
+}
+
+/// A plain turn waits for the disk when its message is accepted and when it ends. Its start and the mark `sending` do not wait.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_turn_without_tools_waits_for_the_disk_twice() {
+    let gateway = Gateway::start(Setup::new().hook(Hook::bearer("in"))).await;
+    let synced_after_turns = async |count: usize| {
+        for _ in 0..count {
+            gateway.ask("in", "chat", "hello").await;
+            wait_settled(&gateway.database()).await;
+        }
+        let page = scrape(&gateway).await;
+        page.value("daoyou_store_commit_duration_seconds_count", &[("commit", "synced")]).unwrap()
+    };
+    let before = synced_after_turns(1).await;
+    assert_eq!(synced_after_turns(3).await - before, 6.0);
 }

@@ -118,7 +118,9 @@ pub struct TurnStarter {
 }
 
 impl TurnStarter {
-    /// Starts the session's lowest unfinished message: sets it `running` and counts the start, in one commit.
+    /// Starts the session's lowest unfinished message: sets it `running` and counts the start, in one commit. A power failure may undo
+    /// the start; the message is then queued as before, and nothing that may not happen twice has happened, because a step with such
+    /// an effect is a synced commit after this one.
     ///
     /// # Errors
     /// The store cannot be written.
@@ -128,7 +130,7 @@ impl TurnStarter {
         let (running, settings) = (self.running.clone(), self.memory.settings.clone());
         let started = self
             .store
-            .write(Durability::Synced, move |connection| {
+            .write(Durability::Logged, move |connection| {
                 let (rows, steps) = take_rows(connection, &key, collect, &running.retries)?;
                 let Some((turn, last)) = rows.first().map(|row| row.turn).zip(rows.last().cloned()) else {
                     return Ok(None);

@@ -280,9 +280,13 @@ async fn deliver(
     pending: &PendingDelivery,
 ) -> Result<NextStep, StoreError> {
     let id = pending.id;
+    // A claim that a power failure undoes leaves the row `pending`: it is sent again, as these rows are with the claim.
+    let durability = match channel.resend() {
+        Resend::Never => Durability::Synced,
+        Resend::SameId | Resend::Again => Durability::Logged,
+    };
     let resend: &'static str = channel.resend().into();
-    let claimed =
-        bus.store().write(Durability::Synced, move |connection| outbox::claim(connection, id, resend)).await?;
+    let claimed = bus.store().write(durability, move |connection| outbox::claim(connection, id, resend)).await?;
     let Some(row) = claimed else { return Ok(NextStep::Dropped) };
     let (turn, tries) = (row.turn, row.tries);
     let (slot, chat_id) = (row.slot.clone(), row.chat_id.clone());
