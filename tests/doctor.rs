@@ -538,6 +538,8 @@ async fn names_in_the_configuration_that_fit_nothing_are_named() {
     }
     let checked = gateway.run(&["config", "check"]).await;
     assert!(checked.code == Some(0) && checked.stderr.contains(route), "{checked:?}");
+    // The first turn reads the skills.
+    gateway.ask("in", "c", "hello").await;
     let logs = gateway.logs();
     assert!(logs.contains("fits no channel") && logs.contains("which is no skill"), "{logs}");
 }

@@ -130,7 +130,7 @@ async fn a_message_that_always_fails_neither_delays_others_nor_repeats_its_notic
     assert_eq!(outbox_contents(&gateway, "notice:service").len(), 1);
 }
 
-/// A message that waits for its model stays `waiting`, with the reason, while the model is asked again.
+/// A message that waits for its model stays `waiting`, with the reason, while the model is asked again, and commands are answered.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_message_stays_waiting_while_its_model_is_asked_again() {
     let (model, gate) = (Model::start().await, Gate::new());
@@ -144,6 +144,7 @@ async fn a_message_stays_waiting_while_its_model_is_asked_again() {
         assert_eq!(state.text("status"), "waiting", "{state:?}");
         assert!(state.text("reason").contains("reports an error"), "{state:?}");
     }
+    assert!(gateway.ask("in", "a", "/help").await.contains("/model"));
     gate.open();
     let done = gateway.wait_done("in", &id).await;
     assert_eq!((done.text("reply"), &done.body["reason"]), ("hi", &Value::Null));

@@ -118,12 +118,16 @@ impl MessageBus {
         }
     }
 
-    /// Returns true if the current turn of the session waits, so that its lane would answer no command.
+    /// Returns true if the current turn of the session waits, or asks the model again that it waits for, so that its lane would answer
+    /// no command.
     async fn is_session_waiting(&self, message: &InboundMessage) -> Result<bool, Refusal> {
         let session = message.session_key();
-        let current =
-            self.store.read(move |connection| inbox::open_of_session(connection, session.as_str(), 1)).await?;
-        Ok(current.first().is_some_and(|row| row.state == MessageStatus::Waiting))
+        let read = move |connection: &Connection| {
+            let Some(row) = inbox::open_of_session(connection, session.as_str(), 1)?.pop() else { return Ok(false) };
+            let is_running = row.state == MessageStatus::Running;
+            Ok(row.state == MessageStatus::Waiting || is_running && inbox::waits_for_model(connection, row.id)?)
+        };
+        Ok(self.store.read(read).await?)
     }
 
     async fn enqueue(
