@@ -436,7 +436,7 @@ async fn fsyncs(bencher: &mut Bencher) {
             let count = count_fsyncs(&bench, turns, in_flight).await;
             let figure = count.map(|count| Figure::new("", count as f64 / turns as f64, Unit::Count));
             let row = format!("fsyncs a turn, {in_flight} in flight");
-            bencher.add(row, figure.into_iter().collect(), "<= 4 alone");
+            bencher.add(row, figure.into_iter().collect(), "<= 2 alone");
         }
     }
 }

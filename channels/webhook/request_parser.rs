@@ -11,7 +11,7 @@ use super::config::WebhookConfig;
 use super::services::{EventService, MessageDraft, github_delivery};
 use super::template::{self, IDEMPOTENCY_KEY, RequestTemplate, is_template};
 use super::verify::{HEADER_ID, Verifier};
-use super::wire::{EXTERNAL_ID, check_name, fixed_session, key_path, parse_native};
+use super::wire::{EXTERNAL_ID, check_key, check_name, fixed_session, key_path, parse_native};
 use crate::client::{ClientAddr, single_header};
 use crate::http_error::HttpError;
 use crate::message::{InboundMessage, SessionKey, Trust, TurnSettings};
@@ -231,7 +231,8 @@ impl RequestParser {
         headers: &HeaderMap,
         body: &[u8],
     ) -> Result<InboundMessage, HttpError> {
-        for (what, text) in [("chat_id", &draft.chat_id), ("sender", &draft.sender), ("id", &draft.id)] {
+        draft.chat_id.as_ref().map_or(Ok(()), |text| check_key("\"chat_id\"", text))?;
+        for (what, text) in [("sender", &draft.sender), ("id", &draft.id)] {
             text.as_ref().map_or(Ok(()), |text| check_name(&format!("{what:?}"), text))?;
         }
         let chat_id = draft.chat_id.as_deref().unwrap_or("default");

@@ -213,7 +213,8 @@ impl WebhookState {
                 if let Some(check) = &mut check {
                     check.update(&chunk);
                 }
-                whole.try_reserve(chunk.len()).map_err(|error| {
+                // Little more than the body itself, because the budget for bodies counts what has arrived.
+                whole.try_reserve_exact(chunk.len().max(whole.len() / 4)).map_err(|error| {
                     tracing::warn!(%error, "no memory for a request's body");
                     HttpError::new(StatusCode::SERVICE_UNAVAILABLE, "memory", "there is no memory left for the body")
                 })?;

@@ -198,7 +198,17 @@ pub fn is_path_word(name: &str) -> bool {
     (1..=64).contains(&name.len()) && name.bytes().all(plain) && name.bytes().any(|b| b != b'.')
 }
 
-/// Checks that `text` is a valid name of a chat, a sender, a session or a message. `what` names the field in the error.
+/// Does the same as [`check_name`] for a chat or a session, whose names are parts of keys that people read and write.
+pub fn check_key(what: &str, text: &str) -> Result<(), HttpError> {
+    check_name(what, text)?;
+    if text.contains(is_display_control) {
+        let reason = "holds characters that cannot be seen, such as marks of the writing direction";
+        return Err(HttpError::unprocessable(format!("{what} {reason}")));
+    }
+    Ok(())
+}
+
+/// Checks that `text` is a valid name of a sender or a message. `what` names the field in the error.
 pub fn check_name(what: &str, text: &str) -> Result<(), HttpError> {
     if text.trim().is_empty() {
         return Err(HttpError::unprocessable(format!("{what} is empty")));
@@ -206,9 +216,8 @@ pub fn check_name(what: &str, text: &str) -> Result<(), HttpError> {
     if text.chars().count() > MAX_NAME_CHARS {
         return Err(HttpError::unprocessable(format!("{what} is longer than {MAX_NAME_CHARS} characters")));
     }
-    if text.contains(is_display_control) {
-        let message = format!("{what} holds control characters, such as line breaks or marks of the writing direction");
-        return Err(HttpError::unprocessable(message));
+    if text.contains(char::is_control) {
+        return Err(HttpError::unprocessable(format!("{what} holds control characters, such as line breaks")));
     }
     if text.trim() != text {
         return Err(HttpError::unprocessable(format!("{what} begins or ends with a space")));
@@ -218,7 +227,7 @@ pub fn check_name(what: &str, text: &str) -> Result<(), HttpError> {
 
 /// Returns the session for a plain name or a whole session key.
 pub fn fixed_session(channel: &str, key: &str) -> Result<SessionKey, HttpError> {
-    check_name("the session", key)?;
+    check_key("the session", key)?;
     match key.split_once(':') {
         None => Ok(format!("{channel}:{key}").into()),
         Some((channel, rest)) if !channel.trim().is_empty() && !rest.trim().is_empty() => Ok(key.into()),

@@ -17,6 +17,7 @@ use super::drafts::{InboundDraft, NoticeKind, OutboundBody, OutboundDraft, Outbo
 use super::message_bus::{BusSettings, CommandAnswer, ControlCommand, InboundSignal, MessageBus};
 use super::notices::{NoticeSettings, write_notice};
 use crate::crash;
+use crate::store::approvals::{self, ApprovalState};
 use crate::store::inbox::{self, InboxRow, NewInboxRow};
 use crate::store::usage::{self, UsageScope};
 use crate::store::{
@@ -382,11 +383,18 @@ fn message_state(connection: &Connection, row: InboxRow) -> Result<MessageState,
     let is_open = matches!(status, MessageStatus::Running | MessageStatus::Waiting);
     let asks_model = is_open && inbox::waits_for_model(connection, row.id)?;
     if status == MessageStatus::Waiting || asks_model {
-        let kind = if asks_model { NoticeKind::Waiting } else { NoticeKind::Approval };
-        let notices = outbox::of_turn(connection, row.turn)?.into_iter().filter(|found| {
-            matches!(OutboxSlot::parse(&found.slot), Some(OutboxSlot::Notice { kind: known, .. }) if known == kind)
-        });
-        notice = body(notices.max_by_key(|found| found.seq))?;
+        for found in outbox::of_turn(connection, row.turn)? {
+            let is_current = match OutboxSlot::parse(&found.slot) {
+                Some(OutboxSlot::Notice { kind: NoticeKind::Waiting, .. }) => asks_model,
+                Some(OutboxSlot::Notice { kind: NoticeKind::Approval, about: Some(code) }) if !asks_model => {
+                    approvals::find_code(connection, &code)?.is_some_and(|one| one.state == ApprovalState::Pending)
+                }
+                _ => false,
+            };
+            if is_current {
+                notice = body(Some(found))?;
+            }
+        }
         awaits_approval = !asks_model && notice.is_some();
         if let Some(asked) = questions::pending(connection, &row.session)?.filter(|asked| asked.turn == row.turn) {
             let slot = OutboxSlot::Question { id: asked.id }.to_column();

@@ -1,4 +1,4 @@
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 
 use daoyou_channels::Note;
 use proptest::prelude::*;
@@ -6,6 +6,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::bus::testing::bus;
 use crate::store::Store;
+use crate::store::approvals::NewApproval;
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(16))]
@@ -84,4 +85,29 @@ fn each_sender_has_a_session_of_their_own() {
         assign_sender_session(&mut message);
         assert_eq!(message.session_key().as_str(), expected);
     }
+}
+
+/// A turn whose approval was answered may wait for something else; its notice is no longer the reason then.
+#[tokio::test]
+async fn an_answered_approval_is_not_awaited() {
+    let (_folder, store) = Store::temporary();
+    let work = |connection: &Connection| {
+        let turn = daoyou_channels::new_id();
+        inbox::insert(connection, &NewInboxRow::sample(turn, "s"))?;
+        connection.execute("UPDATE inbox SET state = 'waiting'", [])?;
+        let row = inbox::find(connection, turn)?.unwrap();
+        let text = str::to_owned;
+        let (session, tool, arguments) = (text("s"), text("exec"), text("{}"));
+        let (call_id, taint, expires_at) = (text("call"), BTreeSet::new(), i64::MAX);
+        let new = NewApproval { turn, call_id, session, tool, arguments, taint, expires_at };
+        approvals::insert(connection, &new)?;
+        let id = approvals::id_of(turn, &new.call_id);
+        let slot = OutboxSlot::notice_about(NoticeKind::Approval, approvals::code_of(id));
+        OutboundDraft::to_sender(&row, turn, slot, text("waits for the owner")).insert(connection)?;
+        let asked = message_state(connection, row.clone())?;
+        approvals::answer(connection, id, ApprovalState::Approved, "")?;
+        Ok([asked, message_state(connection, row)?].map(|state| (state.notice, state.awaits_approval)))
+    };
+    let states = store.write(Durability::Logged, work).await.unwrap();
+    assert_eq!(states, [(Some("waits for the owner".to_owned()), true), (None, false)]);
 }

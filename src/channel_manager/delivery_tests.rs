@@ -9,7 +9,7 @@ use uuid::Uuid;
 use super::*;
 use crate::bus::testing::bus;
 use crate::bus::{NoticeKind, OutboundBody, OutboundDraft, OutboxSlot};
-use crate::store::{Connection, Durability, Store};
+use crate::store::{Connection, Durability, GroupCommit, Store};
 
 /// A channel that is away for the first message, and returns after the worker has seen that and before the outcome is written.
 struct LateScreen {
@@ -182,21 +182,31 @@ async fn panics_and_unreadable_outboxes_leave_other_deliveries_alone() {
     assert_eq!(state_of(hello).await, "sent");
 }
 
-/// A channel that has nothing to send.
-struct IdleChannel(RetryTable);
+/// A channel that delivers everything.
+struct PlainChannel {
+    retry: RetryTable,
+    resend: Resend,
+    sent: Semaphore,
+}
+
+impl PlainChannel {
+    fn new(resend: Resend) -> Arc<Self> {
+        Arc::new(Self { retry: RetryTable::new(Vec::new()), resend, sent: Semaphore::new(0) })
+    }
+}
 
 #[async_trait]
-impl Channel for IdleChannel {
+impl Channel for PlainChannel {
     fn name(&self) -> &str {
-        "idle"
+        "plain"
     }
 
     fn resend(&self) -> Resend {
-        Resend::Never
+        self.resend
     }
 
     fn retry(&self) -> &RetryTable {
-        &self.0
+        &self.retry
     }
 
     async fn start(&self, _: ChannelContext) -> Result<(), StartError> {
@@ -204,7 +214,32 @@ impl Channel for IdleChannel {
     }
 
     async fn send(&self, _: &OutboundMessage) -> Result<Receipt, SendError> {
+        self.sent.add_permits(1);
         Ok(Receipt::default())
+    }
+}
+
+/// Input: the rule for interrupted deliveries. Expected: the synced commits between the message and its delivery.
+#[tokio::test]
+async fn only_a_delivery_that_must_not_be_repeated_waits_for_the_disk() {
+    for (resend, expected) in [(Resend::SameId, 0), (Resend::Again, 0), (Resend::Never, 1)] {
+        let folder = tempfile::tempdir().unwrap();
+        let synced = Arc::new(AtomicUsize::new(0));
+        let count = synced.clone();
+        let on_commit = move |committed: GroupCommit| {
+            count.fetch_add(usize::from(committed.durability == Durability::Synced), Ordering::SeqCst);
+        };
+        let store = Store::open_to_serve(&folder.path().join("daoyou.db"), Box::new(on_commit)).unwrap();
+        let bus = bus(store, 9);
+        bus.publish_outbound(draft("plain", "c", "hello")).await.unwrap();
+        let before = synced.load(Ordering::SeqCst);
+        let (channel, flush) = (PlainChannel::new(resend), CancellationToken::new());
+        let worker = DeliveryWorker::new(channel.clone(), bus, Arc::new(Notify::new()), Arc::default());
+        let worker = tokio::spawn(worker.run(flush.clone()));
+        channel.sent.acquire().await.unwrap().forget();
+        assert_eq!(synced.load(Ordering::SeqCst) - before, expected, "{resend:?}");
+        flush.cancel();
+        worker.await.unwrap();
     }
 }
 
@@ -213,7 +248,7 @@ impl Channel for IdleChannel {
 async fn a_flush_ends_an_idle_worker_whenever_it_begins() {
     let folder = tempfile::tempdir().unwrap();
     let bus = bus(Store::open(&folder.path().join("daoyou.db")).unwrap(), 1);
-    let channel = Arc::new(IdleChannel(RetryTable::new(Vec::new())));
+    let channel = PlainChannel::new(Resend::Never);
     for round in 0..20_000 {
         let (flush, waker) = (CancellationToken::new(), Arc::new(Notify::new()));
         let worker = DeliveryWorker::new(channel.clone(), bus.clone(), waker.clone(), Arc::default());

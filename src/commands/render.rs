@@ -374,7 +374,7 @@ fn instant(text: &str) -> Option<Timestamp> {
     if may_be { text.parse().ok() } else { None }
 }
 
-/// Returns the key of a session, or a chat. What cannot be seen in a key from elsewhere is escaped, so that no two keys look alike.
+/// Returns the key of a session, or a chat. What cannot be seen in a key from elsewhere is escaped.
 pub fn session_key(value: &Value) -> String {
     escape_unseen(value.as_str().unwrap_or_default())
 }

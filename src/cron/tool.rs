@@ -111,12 +111,15 @@ impl CronTool {
     }
 
     /// Refuses a job on a channel where nobody reads its output, before the owner is asked to approve the call. The chat of a
-    /// job's or sub-agent's turn is known only later. For an untrusted sender, a call is refused or waits whatever channel it names.
+    /// job's or sub-agent's turn is known only later. For an untrusted sender, a call for another channel is refused or waits,
+    /// whatever that channel is.
     fn check_channel(&self, channel: Option<&str>, context: &ToolContext) -> Result<(), String> {
         let here = Some(context.channel.as_str()).filter(|_| !context.origin.runs_for_job_or_agent());
         let channel = channel.map(str::trim).filter(|channel| !channel.is_empty()).or(here);
+        if context.trust == Trust::Untrusted && channel != here {
+            return Ok(());
+        }
         match (&self.service, channel) {
-            _ if context.trust == Trust::Untrusted => Ok(()),
             (Some(service), Some(channel)) => {
                 service.context.check_channel(channel, context.trust).map_err(|error| error.to_string())
             }

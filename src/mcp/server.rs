@@ -453,6 +453,13 @@ impl McpServer {
         self.status.lock().listed_at = Some(now);
         if is_new {
             tracing::info!(server = self.name, tools = listing.tools.len(), "the list of an MCP server has changed");
+            for entry in self.config.unfit_entries(&listing.tools) {
+                tracing::warn!(
+                    server = self.name,
+                    entry,
+                    "an entry of tools in the configuration fits none of its tools"
+                );
+            }
             self.host.changed.notify_one();
         }
         listing

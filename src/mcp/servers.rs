@@ -87,13 +87,6 @@ impl McpServers {
         let mut left = OFFERED_TOKENS;
         for server in &self.servers {
             let Some(listing) = server.listing() else { continue };
-            for entry in server.config.unfit_entries(&listing.tools) {
-                tracing::warn!(
-                    server = server.name,
-                    entry,
-                    "an entry of tools in the configuration fits no tool of an MCP server"
-                );
-            }
             for listed in listing.tools.iter().filter(|tool| server.config.has_tool(&tool.own_name)) {
                 let tokens = estimate_tokens(&format!("{} {} {}", listed.name, listed.description, listed.parameters));
                 let is_offered = tokens <= left;

@@ -238,7 +238,9 @@ impl SkillCatalog {
         // The files of pinned skills are not in the list. A problem may be temporary.
         let is_comparable = list.problems.is_empty() && pins.names().next().is_none();
         state.scanned = if is_comparable { ScannedVersions::of(folders, &parsed, time) } else { None };
-        let unknown = self.disabled.iter().filter(|name| !used.contains_key(*name));
+        // A skill that cannot be read may be the one that is named.
+        let is_complete = list.problems.is_empty();
+        let unknown = self.disabled.iter().filter(|name| is_complete && !used.contains_key(*name));
         let problem =
             |name: &String| SkillProblem::new("skills.disabled", format!("names {name:?}, which is no skill"));
         list.problems.extend(unknown.map(problem));

@@ -103,5 +103,5 @@ async fn an_entry_of_tools_that_fits_nothing_is_named() {
     assert_eq!(gateway.json(&["mcp", "list"]).await[0]["problems"], json!([expected]));
     let doctor = gateway.run(&["doctor"]).await.stdout;
     assert!(doctor.contains(expected), "{doctor}");
-    assert!(gateway.logs().contains("fits no tool of an MCP server"), "{}", gateway.logs());
+    assert!(gateway.logs().contains("fits none of its tools"), "{}", gateway.logs());
 }

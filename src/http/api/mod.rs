@@ -92,10 +92,12 @@ async fn answer(state: &AppState, query: GatewayQuery) -> ApiResult {
 
 /// Returns the route of the requests that commands send, for the control socket alone.
 pub fn command_routes(state: Arc<AppState>) -> Router {
-    Router::new().route("/control/{name}", limit_body(post(run_command), COMMAND_BODY_LIMIT)).with_state(state)
+    Router::new()
+        .route("/control/{name}", limit_body(post(answer_control_request), COMMAND_BODY_LIMIT))
+        .with_state(state)
 }
 
-async fn run_command(state: SharedState, Path(name): Path<String>, body: String) -> ApiResult {
+async fn answer_control_request(state: SharedState, Path(name): Path<String>, body: String) -> ApiResult {
     match name.as_str() {
         StoreQuery::NAME => store::read(&state, parse_command(&body)?).await,
         StoreChange::NAME => store::apply(&state, parse_command(&body)?).await,
