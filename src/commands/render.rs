@@ -10,7 +10,7 @@ use super::exit::CommandExit;
 use super::output::{field, local_time, print, tr};
 use super::translation::{tr_fill, translate};
 use crate::cli::Output;
-use crate::text::visible::{escape_unseen, quote_visibly, visible_json};
+use crate::text::visible::{escape_controls, quote_visibly, visible_json};
 use crate::text::{one_line, truncate};
 
 /// The columns of a list, as `(heading, key)`. `chinese.txt` has the Chinese headings.
@@ -374,9 +374,9 @@ fn instant(text: &str) -> Option<Timestamp> {
     if may_be { text.parse().ok() } else { None }
 }
 
-/// Returns the key of a session, or a chat. What cannot be seen in a key from elsewhere is escaped.
+/// Returns the key of a session, or a chat. Characters of a key from elsewhere that control how it is shown are escaped.
 pub fn session_key(value: &Value) -> String {
-    escape_unseen(value.as_str().unwrap_or_default())
+    escape_controls(value.as_str().unwrap_or_default())
 }
 
 /// Formats a field for people; times are in the local time zone.

@@ -1,6 +1,7 @@
 //! Shows texts of others to people who decide about them: nothing in such a text is invisible, reorders the text around it, or
 //! reads as a part of the sentence around it.
 
+use daoyou_channels::clean::is_display_control;
 use serde_json::Value;
 
 use super::{is_hidden, is_invisible};
@@ -56,6 +57,12 @@ fn blank_name(c: char) -> String {
 /// looks like a space, is written as `\u{…}`.
 pub fn escape_unseen(text: &str) -> String {
     escape(text, is_unseen)
+}
+
+/// Returns a text in which each character that controls how the text around it is shown is written as `\u{…}`. Joiners of emoji and
+/// scripts stay.
+pub fn escape_controls(text: &str) -> String {
+    escape(text, is_display_control)
 }
 
 /// Returns a text in quotation marks, with [`condense_blanks`] and [`escape_unseen`]. Nothing in it ends the quotation, or a code
