@@ -1,10 +1,11 @@
 //! The two routes of a webhook: accept a message, and return its state.
 
+use std::collections::TryReserveError;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use axum::body::Body;
+use axum::body::{Body, HttpBody};
 use axum::extract::{ConnectInfo, Path, Query, Request, State};
 use axum::http::{Extensions, HeaderMap, HeaderValue, StatusCode, Uri, header, request};
 use axum::response::{IntoResponse, Response};
@@ -202,8 +203,15 @@ impl WebhookState {
         client: Option<ClientAddr>,
     ) -> Result<Vec<u8>, HttpError> {
         let max_body = self.endpoint.max_body;
+        let announced = body.size_hint().lower();
+        if announced > max_body.0 {
+            return Err(HttpError::too_large(max_body));
+        }
         let mut stream = body.into_data_stream();
+        // A buffer that grows leaves places behind, which the budget for bodies does not count. What is announced and does not
+        // arrive takes no memory, because the system provides a page when it is written.
         let mut whole = Vec::new();
+        whole.try_reserve_exact(usize::try_from(announced).unwrap_or(usize::MAX)).map_err(no_memory)?;
         let reading = async {
             while let Some(chunk) = stream.next().await {
                 let chunk = chunk.map_err(|error| HttpError::bad_request(format!("the body broke off: {error}")))?;
@@ -213,11 +221,7 @@ impl WebhookState {
                 if let Some(check) = &mut check {
                     check.update(&chunk);
                 }
-                // Little more than the body itself, because the budget for bodies counts what has arrived.
-                whole.try_reserve_exact(chunk.len().max(whole.len() / 4)).map_err(|error| {
-                    tracing::warn!(%error, "no memory for a request's body");
-                    HttpError::new(StatusCode::SERVICE_UNAVAILABLE, "memory", "there is no memory left for the body")
-                })?;
+                whole.try_reserve(chunk.len()).map_err(no_memory)?;
                 whole.extend_from_slice(&chunk);
             }
             Ok(())
@@ -305,6 +309,11 @@ fn wait_of(uri: &Uri) -> Result<Duration, HttpError> {
 
 fn content_length(headers: &HeaderMap) -> Option<u64> {
     headers.get(header::CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
+}
+
+fn no_memory(error: TryReserveError) -> HttpError {
+    tracing::warn!(%error, "no memory for a request's body");
+    HttpError::new(StatusCode::SERVICE_UNAVAILABLE, "memory", "there is no memory left for the body")
 }
 
 #[cfg(test)]

@@ -235,11 +235,11 @@ impl SkillCatalog {
         scan.add_built_in();
         scan.add_missing();
         let CatalogScan { mut list, parsed, pins, folders, used, .. } = scan;
-        // The files of pinned skills are not in the list. A problem may be temporary.
-        let is_comparable = list.problems.is_empty() && pins.names().next().is_none();
-        state.scanned = if is_comparable { ScannedVersions::of(folders, &parsed, time) } else { None };
-        // A skill that cannot be read may be the one that is named.
+        // A skill that cannot be read may be the one that is named, and its problem may be temporary.
         let is_complete = list.problems.is_empty();
+        // The files of pinned skills are not in the list.
+        let is_comparable = is_complete && pins.names().next().is_none();
+        state.scanned = if is_comparable { ScannedVersions::of(folders, &parsed, time) } else { None };
         let unknown = self.disabled.iter().filter(|name| is_complete && !used.contains_key(*name));
         let problem =
             |name: &String| SkillProblem::new("skills.disabled", format!("names {name:?}, which is no skill"));
