@@ -95,6 +95,10 @@ impl Approvals for ApprovalGate {
         match known.await {
             Ok((_, Some(row), _)) => self.decision_of(&row, call, &tools),
             Ok((true, None, _)) => ApprovalDecision::Approved,
+            Ok((false, None, _)) if restriction.takes_results => ApprovalDecision::Refused(format!(
+                "Nothing was run: {tools} needs the owner's approval, and the owner cannot approve the result of a call that has not \
+                 run yet. Read the results first; then make the other calls with the text itself."
+            )),
             Ok((false, None, pending)) => match self.limit_reached(pending, context) {
                 Some(waiting) => ApprovalDecision::Refused(format!(
                     "{tools} needs the owner's approval, and {waiting} wait for one already; try again later"
@@ -474,6 +478,25 @@ mod tests {
         assert!(decide(Trust::Untrusted, eve).await);
         for other in [("webhook:proven", "mallory"), ("webhook:open", "eve")] {
             assert!(!decide(Trust::Untrusted, other).await, "{other:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn the_owner_is_not_asked_about_a_text_that_is_not_known_yet() {
+        let (_folder, store) = Store::temporary();
+        let (gate, context) = (gate(&store), ToolContext::of_owner("cli", "direct", "a"));
+        for (takes_results, reads_others, expected) in
+            [(true, true, "refused"), (true, false, "allowed"), (false, true, "asked")]
+        {
+            let tools = vec!["write_file".to_owned()];
+            let restriction = Restriction { tools, takes_results, reads_others, ..Restriction::default() };
+            let decision = match gate.decide(&exec_call("{}"), &restriction, &context).await {
+                ApprovalDecision::Refused(reason) if reason.contains("Read the results first") => "refused",
+                ApprovalDecision::Allowed => "allowed",
+                ApprovalDecision::Asked(_) => "asked",
+                ApprovalDecision::Refused(_) | ApprovalDecision::Approved => "other",
+            };
+            assert_eq!(decision, expected, "{restriction:?}");
         }
     }
 

@@ -19,7 +19,9 @@ use super::refusal::{Restriction, refusal};
 use super::registry::ToolRegistry;
 use super::result_cache::{CacheableCall, ToolResultCache};
 use super::spill::SpillStore;
-use super::tool::{CallRunner, OutputLimit, ReplayPolicy, Tool, ToolAccess, ToolContext, ToolEffect, ToolOutcome};
+use super::tool::{
+    CallRunner, NestedCall, OutputLimit, ReplayPolicy, Tool, ToolAccess, ToolContext, ToolEffect, ToolOutcome,
+};
 use super::tool_result::{StoredOutput, StoredPart, ToolResult};
 use super::truncation::TextExtent;
 use crate::chat::{ERROR_ADVICE, ToolCall, ToolSpec};
@@ -117,7 +119,11 @@ impl ToolExecutor {
         // An unknown tool may have any effect.
         let replay_of =
             |name: &str| self.registry.get(name).map_or(ReplayPolicy::Once, |tool| tool.definition().replay);
-        tool.nested_calls(&arguments).iter().map(|(name, _)| replay_of(name)).chain([tool.definition().replay]).max()
+        tool.nested_calls(&arguments)
+            .iter()
+            .map(|nested| replay_of(&nested.tool))
+            .chain([tool.definition().replay])
+            .max()
     }
 
     /// Returns why `call` must not run in this turn, or `None` if it may. The text is for the model.
@@ -137,17 +143,17 @@ impl ToolExecutor {
             return None;
         }
         let mut restriction = Restriction::default();
-        restriction.add(tool, &arguments, context);
+        restriction.add(tool, &arguments, false, context);
         // The content that a call reads can affect only later calls. Only a plan has later calls, so the flag is reset for the
         // outer call.
         restriction.reads_others = false;
-        for (name, arguments) in tool.nested_calls(&arguments) {
+        for NestedCall { tool: name, arguments, takes_results } in tool.nested_calls(&arguments) {
             let Some(nested) = self.registry.get(&name) else { continue };
             // Invalid arguments make the nested call fail later, unless the result of another call completes them. They are
             // therefore used as they are.
             let parsed = parse_call(nested.spec(), &name, &arguments.to_string()).unwrap_or(arguments);
             if !is_forbidden(nested.as_ref(), &parsed) {
-                restriction.add(nested.as_ref(), &parsed, context);
+                restriction.add(nested.as_ref(), &parsed, takes_results, context);
             }
         }
         (!restriction.tools.is_empty() || !restriction.urls.is_empty()).then_some(restriction)

@@ -63,8 +63,8 @@ pub use result_cache::ToolResultCache;
 pub use schema::{plain_schema, schema_faults, tool_spec};
 pub use spill::{SpillStore, save_image};
 pub use tool::{
-    CallRunner, OutputLimit, ReplayPolicy, RowEffect, Tool, ToolAccess, ToolContext, ToolDefinition, ToolEffect,
-    ToolOutcome, TruncationStrategy, WriteRows,
+    CallRunner, NestedCall, OutputLimit, ReplayPolicy, RowEffect, Tool, ToolAccess, ToolContext, ToolDefinition,
+    ToolEffect, ToolOutcome, TruncationStrategy, WriteRows,
 };
 pub use tool_result::{PlannedCallReport, PlannedCallState, StoredOutput, StoredPart, ToolResult};
 pub use trash::{Trash, TrashRecord};

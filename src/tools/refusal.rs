@@ -19,7 +19,7 @@ pub(super) fn refusal(registry: &ToolRegistry, call: &ToolCall, context: &ToolCo
     if registry.is_withheld(&call.name) {
         return Some(registry.unknown_tool_error(&call.name));
     }
-    let is_trusted = context.trust != Trust::Untrusted || context.is_approved;
+    let is_trusted = context.trust != Trust::Untrusted;
     if is_trusted && context.allow_lists.is_empty() {
         return None;
     }
@@ -33,7 +33,9 @@ pub(super) fn refusal(registry: &ToolRegistry, call: &ToolCall, context: &ToolCo
     if refused.is_some() || is_trusted {
         return refused;
     }
-    if tool.allows_untrusted(&arguments, context) {
+    // An approval opens the calls that the owner was asked about, and no others of the same plan.
+    let needs_approval = tool.is_restricted(&arguments, context) || tool.asked_url(&arguments).is_some();
+    if tool.allows_untrusted(&arguments, context) || (context.is_approved && needs_approval) {
         return None;
     }
     let name = &tool.spec().name;
@@ -58,8 +60,8 @@ pub struct Restriction {
     /// The tools that request an address, each with the address. A known address needs no approval
     /// ([`is_known_address`](super::is_known_address)).
     pub urls: Vec<(String, String)>,
-    /// The tools that an untrusted sender may not use. An approval opens them too, so the owner is asked about them as well.
-    pub refused: Vec<String>,
+    /// True if one of these calls takes in the result of another call of the plan, which the owner cannot see when asked.
+    pub takes_results: bool,
     /// True if a plan reads foreign content that its later calls may depend on.
     pub reads_others: bool,
     /// True if the permissions of the agent say that the owner is asked about a command, whatever the turn has read.
@@ -67,27 +69,25 @@ pub struct Restriction {
 }
 
 impl Restriction {
-    pub(super) fn add(&mut self, tool: &dyn Tool, arguments: &Value, context: &ToolContext) {
+    pub(super) fn add(&mut self, tool: &dyn Tool, arguments: &Value, takes_results: bool, context: &ToolContext) {
         let name = &tool.spec().name;
+        let (url, is_restricted) = (tool.asked_url(arguments), tool.is_restricted(arguments, context));
+        self.takes_results |= takes_results && is_restricted;
         self.reads_others |= tool.may_taint(arguments, context);
         let command = arguments["command"].as_str().filter(|_| name == EXEC);
         self.asks_owner |= command.is_some_and(|command| context.agent.asks_about(command));
-        self.urls.extend(tool.asked_url(arguments).map(|url| (name.clone(), url)));
-        if tool.is_restricted(arguments, context) && !self.tools.contains(name) {
+        self.urls.extend(url.map(|url| (name.clone(), url)));
+        if is_restricted && !self.tools.contains(name) {
             self.tools.push(name.clone());
-        }
-        if context.trust == Trust::Untrusted && !tool.allows_untrusted(arguments, context) {
-            self.refused.push(name.clone());
         }
     }
 
-    /// Returns the names of all tools that an approval opens, without the `urls` that need none; `None` if there is nothing to
-    /// approve.
-    pub fn with_known_urls(mut self, is_known: impl Fn(&str) -> bool) -> Option<Self> {
-        self.urls.retain(|(_, url)| !is_known(url));
-        let needs_approval = !self.tools.is_empty() || !self.urls.is_empty();
-        let opened = self.urls.iter().map(|(tool, _)| tool).chain(&self.refused);
-        for tool in opened {
+    /// Adds the tools of the `urls` that need an approval to the tools; `None` if there is nothing to approve. An untrusted sender may
+    /// not request a known address either, and the approval of another call of the plan would open it.
+    pub fn with_known_urls(mut self, trust: Trust, is_known: impl Fn(&str) -> bool) -> Option<Self> {
+        let needs_approval = !self.tools.is_empty() || self.urls.iter().any(|(_, url)| !is_known(url));
+        self.urls.retain(|(_, url)| trust == Trust::Untrusted || !is_known(url));
+        for (tool, _) in &self.urls {
             if !self.tools.contains(tool) {
                 self.tools.push(tool.clone());
             }
@@ -179,17 +179,47 @@ mod tests {
         let both = plan(&[("write_file", &write), ("read_file", &read)]);
         let asked = |call: &ToolCall, trust| {
             let context = ToolContext { trust, ..context() };
-            let restriction = fixture.executor.restriction(call, &context)?.with_known_urls(|_| false)?;
-            Some(restriction.tools)
+            let restriction = fixture.executor.restriction(call, &context)?;
+            Some(restriction.with_known_urls(trust, |url| url.ends_with("/known"))?.tools)
         };
-        assert_eq!(asked(&both, Trust::Untrusted).unwrap(), ["write_file", "read_file"]);
+        assert_eq!(asked(&both, Trust::Untrusted).unwrap(), ["write_file"]);
         assert_eq!(asked(&both, Trust::Known).unwrap(), ["write_file"]);
         let fetch = json!({"url": "https://a.example/"});
         let plan_of_page = plan(&[("web_fetch", &fetch), ("read_file", &read)]);
-        assert_eq!(asked(&plan_of_page, Trust::Untrusted).unwrap(), ["web_fetch", "read_file"]);
+        assert_eq!(asked(&plan_of_page, Trust::Untrusted).unwrap(), ["web_fetch"]);
         assert_eq!(asked(&plan_of_page, Trust::Known).unwrap(), ["web_fetch"]);
+        let known = json!({"url": "https://a.example/known"});
+        assert_eq!(asked(&plan(&[("web_fetch", &known)]), Trust::Untrusted), None);
+        let plan_of_known_page = plan(&[("web_fetch", &known), ("write_file", &write)]);
+        assert_eq!(asked(&plan_of_known_page, Trust::Untrusted).unwrap(), ["write_file", "web_fetch"]);
+        assert_eq!(asked(&plan_of_known_page, Trust::Known).unwrap(), ["write_file"]);
         // Calls that need no approval are refused one by one.
         assert_eq!(asked(&plan(&[("read_file", &read)]), Trust::Untrusted), None);
+        let takes_results = |content: &str| {
+            let write = json!({"path": "b.txt", "content": content});
+            let calls = json!([
+                {"id": "a", "tool": "web_fetch", "arguments": fetch},
+                {"tool": "write_file", "arguments": write, "needs": ["a"]},
+            ]);
+            let arguments = json!({ "calls": calls }).to_string();
+            let call = ToolCall { id: "c".to_owned(), name: "parallel".to_owned(), arguments };
+            fixture.executor.restriction(&call, &context()).unwrap().takes_results
+        };
+        assert_eq!(["{{a}}", "<{{ a }}>", "{{b}}", "a"].map(takes_results), [true, true, false, false]);
+    }
+
+    #[tokio::test]
+    async fn an_approved_plan_of_an_untrusted_sender_reads_nothing_more() {
+        let fixture = ToolFixture::new(&ToolsConfig::default());
+        fixture.write(&[("own.txt", "two")]);
+        let plan = json!({"calls": [
+            {"tool": "write_file", "arguments": {"path": "b.txt", "content": "x"}},
+            {"tool": "read_file", "arguments": {"path": "own.txt"}},
+        ]});
+        let approved = ToolContext { trust: Trust::Untrusted, is_approved: true, ..context() };
+        let rendered = fixture.run("parallel", &plan, &approved).await.result.render();
+        assert!(rendered.contains("1 of 2 calls") && rendered.contains(REFUSED), "{rendered}");
+        assert!(!rendered.contains("two") && fixture.path("b.txt").exists(), "{rendered}");
     }
 
     #[tokio::test]

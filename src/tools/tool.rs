@@ -305,6 +305,16 @@ impl ToolDefinition {
     }
 }
 
+/// A call that another call runs.
+#[derive(Default)]
+pub struct NestedCall {
+    /// The tool by the name that the model used.
+    pub tool: String,
+    pub arguments: Value,
+    /// The arguments take in the result of another call of the same plan.
+    pub takes_results: bool,
+}
+
 /// A tool: its definition, the rules that depend on the call, and its code.
 #[async_trait]
 pub trait Tool: Send + Sync {
@@ -324,9 +334,8 @@ pub trait Tool: Send + Sync {
         Some(String::new())
     }
 
-    /// Returns the calls that a call of this tool runs: the tools by the names that the model used, and their arguments.
-    /// `arguments` is null if they do not fit the schema.
-    fn nested_calls(&self, _arguments: &Value) -> Vec<(String, Value)> {
+    /// Returns the calls that a call of this tool runs. `arguments` is null if they do not fit the schema.
+    fn nested_calls(&self, _arguments: &Value) -> Vec<NestedCall> {
         Vec::new()
     }
 

@@ -188,7 +188,7 @@ impl Turn<'_> {
         progress: &SharedProgress<'_>,
     ) -> Option<Restriction> {
         let restriction = self.tools.restriction(call, context)?;
-        restriction.with_known_urls(|url| {
+        restriction.with_known_urls(context.trust, |url| {
             let progress = progress.progress.lock();
             context.taint.is_empty() || is_known_address(url, context, &self.past(&progress))
         })

@@ -25,8 +25,8 @@ use crate::tools::names::aliases_of;
 use crate::tools::output_limits::note_cut;
 use crate::tools::truncation::TextExtent;
 use crate::tools::{
-    CallRunner, OutputLimit, PlannedCallReport, PlannedCallState, ReplayPolicy, Tool, ToolContext, ToolDefinition,
-    ToolOutcome, ToolResult, truncate_middle,
+    CallRunner, NestedCall, OutputLimit, PlannedCallReport, PlannedCallState, ReplayPolicy, Tool, ToolContext,
+    ToolDefinition, ToolOutcome, ToolResult, truncate_middle,
 };
 
 /// The tool whose results contain line numbers.
@@ -172,13 +172,19 @@ impl Tool for ParallelTool {
         true
     }
 
-    fn nested_calls(&self, arguments: &Value) -> Vec<(String, Value)> {
-        let name = |call: &Value| call.get("tool").and_then(Value::as_str).unwrap_or_default().to_owned();
-        match arguments.get("calls") {
-            Some(Value::Array(calls)) => calls.iter().map(|call| (name(call), call["arguments"].clone())).collect(),
+    fn nested_calls(&self, arguments: &Value) -> Vec<NestedCall> {
+        let Some(Value::Array(calls)) = arguments.get("calls") else {
             // Unreadable arguments may contain any calls, so an unknown tool stands for them.
-            _ => vec![(String::new(), Value::Null)],
-        }
+            return vec![NestedCall::default()];
+        };
+        let text = |call: &Value, key: &str| call.get(key).and_then(Value::as_str).map(str::to_owned);
+        let ids: Vec<_> = (1..).zip(calls).map(|(number, call)| node_id(number, text(call, "id"))).collect();
+        let nested = |call: &Value| NestedCall {
+            tool: text(call, "tool").unwrap_or_default(),
+            arguments: call["arguments"].clone(),
+            takes_results: taken_results(&ids, &call["arguments"]).next().is_some(),
+        };
+        calls.iter().map(nested).collect()
     }
 
     /// Always false: the tool has no effect of its own. The executor checks the calls of the plan.
@@ -234,20 +240,30 @@ fn pending_outcome(ends: Vec<NodeOutcome<ToolOutcome>>) -> ToolOutcome {
     ToolOutcome { result: ToolResult::ok(""), effects: effects.collect() }
 }
 
+/// Returns the ids, among those of the plan, of the calls whose results `value` takes in.
+fn taken_results<'v>(ids: &[String], value: &'v Value) -> impl Iterator<Item = &'v str> {
+    placeholder_ids(value).into_iter().filter(|id| ids.iter().any(|known| known == id))
+}
+
+/// Returns the id of a call: its own, or its number in the plan.
+fn node_id(number: usize, id: Option<String>) -> String {
+    id.unwrap_or_else(|| number.to_string())
+}
+
 impl CheckedPlan {
     /// Parses and checks a plan, without looking up the tools.
     fn of(arguments: Value) -> Result<Self, String> {
         let args: ParallelArgs = serde_json::from_value(arguments).map_err(|error| error.to_string())?;
         let node = |(number, call): (usize, &PlannedCall)| PlanNode {
-            id: call.id.clone().unwrap_or_else(|| number.to_string()),
+            id: node_id(number, call.id.clone()),
             needs: call.needs.clone().unwrap_or_default(),
         };
         let nodes: Vec<_> = (1..).zip(&args.calls).map(node).collect();
         let plan = CallPlan::new(&nodes).map_err(|error| format!("Nothing was run: {error}"))?;
         for (node, call) in nodes.iter().zip(&args.calls) {
-            let ids = call.arguments.iter().flat_map(Map::values).flat_map(placeholder_ids);
-            let mut known = ids.filter(|id| plan.ids.iter().any(|known| known == id));
-            if let Some(id) = known.find(|id| !node.needs.iter().any(|need| need == id)) {
+            let mut taken =
+                call.arguments.iter().flat_map(Map::values).flat_map(|value| taken_results(&plan.ids, value));
+            if let Some(id) = taken.find(|id| !node.needs.iter().any(|need| need == id)) {
                 return Err(format!(
                     "Nothing was run: {:?} takes in the result of {id:?} and must name it in needs",
                     node.id
@@ -275,9 +291,7 @@ impl CheckedPlan {
             }
             for (argument, value) in call.arguments.iter().flatten() {
                 let is_literal = tool.definition().literal_arguments.contains(&argument_name(tool.spec(), argument));
-                if is_literal
-                    && placeholder_ids(value).into_iter().any(|id| self.plan.ids.iter().any(|known| known == id))
-                {
+                if is_literal && taken_results(&self.plan.ids, value).next().is_some() {
                     return wrong(format!(
                         "no result can be put into {argument} of {}: read the result first, then make that call",
                         tool.spec().name

@@ -99,6 +99,10 @@ async fn an_invalid_plan_is_not_started() {
             with(json!({ "tool": "message", "arguments": { "content": "x", "chat_id": "{{a}}" }, "needs": ["a"] })),
             "no result can be put into chat_id of message",
         ),
+        (
+            with(json!({ "tool": "process", "arguments": { "action": "{{a}}" }, "needs": ["a"] })),
+            "no result can be put into action of process",
+        ),
     ] {
         let got = run(&fixture, &plan).await.result.render();
         assert!(got.starts_with("Error: ") && got.contains(expected), "{plan}: {got}");

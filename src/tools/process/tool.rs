@@ -54,7 +54,8 @@ impl ProcessTool {
         let description = "Look after commands in the background.";
         // Killing an ended process has no effect, and ids are never reused.
         let definition = ToolDefinition::changing::<ProcessArgs>(PROCESS, description, ReplayPolicy::Idempotent);
-        Self { definition, processes }
+        // The action decides whether the call needs an approval.
+        Self { definition: ToolDefinition { literal_arguments: &["action", "id"], ..definition }, processes }
     }
 
     async fn run(&self, args: ProcessArgs, context: &ToolContext) -> Result<ToolResult, String> {
