@@ -175,6 +175,29 @@ async fn a_secret_found_by_a_tool_is_redacted() {
     assert_eq!(model.refused(), Vec::<String>::new());
 }
 
+/// A configuration secret that a person types reaches no model, neither in its own turn nor as history of a time at which it was
+/// not configured.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_secret_typed_by_a_person_is_redacted() {
+    let model = Model::start().await;
+    let mut gateway = Gateway::start(Setup::scripted(&model)).await;
+    let typed = "my hook has the secret a-typed-secret and the key a-model-key";
+    assert_eq!(gateway.ask("in", "c", typed).await, "echo: my hook has the secret a-typed-secret and the key (hidden)");
+    assert_eq!(gateway.ask("in", "c", "next").await, "echo: next");
+    let known = |request: &Value| {
+        let request = request.to_string();
+        assert!(!request.contains("a-model-key"), "{request}");
+        request.contains("a-typed-secret")
+    };
+    assert_eq!(model.requests_about("next").iter().map(known).collect::<Vec<_>>(), [true]);
+    let other = Hook::bearer("other").set("secret", "a-typed-secret");
+    gateway.setup().clone_from(&Setup::scripted(&model).hook(other));
+    gateway.restart().await;
+    assert_eq!(gateway.ask("in", "c", "later").await, "echo: later");
+    assert_eq!(model.requests_about("later").iter().map(known).collect::<Vec<_>>(), [false]);
+    assert_eq!(model.refused(), Vec::<String>::new());
+}
+
 /// An error passes each middleware, the log and the counter once. A failed attempt followed by a success passes none of them.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_error_is_reported_once_and_a_successful_retry_never() {

@@ -335,7 +335,11 @@ impl<'a> ConversationTurn<'a> {
             conversation,
             lead,
             tools: &tools,
-            tool_context: self.started.tool_context(agent.scope(), self.state.is_read_by_others),
+            tool_context: self.started.tool_context(
+                agent.scope(),
+                self.state.is_read_by_others,
+                middleware.secrets.as_ref(),
+            ),
             image_loader: images,
             images: LoadedImages::default(),
             temperature: agent.profile.temperature.or(*temperature),

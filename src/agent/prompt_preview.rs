@@ -151,7 +151,7 @@ impl TurnRunner {
             conversation,
             lead: TurnLead::Model(model),
             tools: &tools,
-            tool_context: started.tool_context(agent.scope(), false),
+            tool_context: started.tool_context(agent.scope(), false, None),
             image_loader: images,
             images: LoadedImages::default(),
             temperature: agent.profile.temperature.or(*temperature),

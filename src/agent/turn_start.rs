@@ -11,6 +11,7 @@ use uuid::Uuid;
 
 use super::config::QueueMode;
 use crate::crash;
+use crate::guard::KnownSecrets;
 use crate::memory::{MemoryService, origin_on_behalf, sender_of};
 use crate::origin::{TurnCause, TurnOrigin};
 use crate::postprocess::Question;
@@ -74,11 +75,20 @@ pub struct StartedTurn {
 }
 
 impl StartedTurn {
-    /// Returns the context for the turn's tool calls; `agent` is the agent that answers.
-    pub fn tool_context(&self, agent: AgentScope, is_read_by_others: bool) -> ToolContext {
+    /// Returns the context for the turn's tool calls; `agent` is the agent that answers. The question contains none of `secrets`, because
+    /// a model may read it.
+    pub fn tool_context(
+        &self,
+        agent: AgentScope,
+        is_read_by_others: bool,
+        secrets: Option<&KnownSecrets>,
+    ) -> ToolContext {
         let Self { turn, session, rows, last, cancel, .. } = self;
         let asked: Vec<&str> = rows.iter().map(|row| row.content.as_str()).collect();
-        let asked = asked.join("\n");
+        let mut asked = asked.join("\n");
+        if let Some(secrets) = secrets {
+            secrets.redact(&mut asked);
+        }
         let mut origin = origin_on_behalf(last);
         if !agent.name.is_empty() {
             // Follow-ups of the turn have the same agent.

@@ -1,15 +1,16 @@
-//! Removes configured secrets from the model's input and output, and from replies. The executor already removes them from tool
-//! results, except from a history that is older than the secret's configuration.
+//! Removes configured secrets from the model's input and output, and from replies.
 
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use parking_lot::Mutex;
+use serde_json::Value;
 
 use super::chain::{Middleware, ModelCall, ModelRequest, TurnRun};
 use crate::chat::ChatMessage;
 use crate::guard::KnownSecrets;
 use crate::llm::{ChatResponse, Delta, DeltaSink};
+use crate::text::visible::change_texts;
 use crate::turn::error::TurnError;
 use crate::turn::turn_loop::{ConversationOutcome, TurnScope};
 
@@ -21,10 +22,28 @@ impl RedactionMiddleware {
             tracing::warn!(turn = %at.turn, session = %at.session, "a secret of the configuration was removed from {what}");
         }
     }
+
+    /// Removes secrets from the texts of `arguments`, which stay JSON.
+    fn redact_arguments(&self, at: &TurnScope<'_>, arguments: &mut String) {
+        let Ok(mut parsed) = serde_json::from_str::<Value>(arguments) else {
+            return self.redact(at, "the arguments of a call", arguments);
+        };
+        let before = parsed.clone();
+        change_texts(&mut parsed, &mut |text| self.redact(at, "the arguments of a call", text));
+        if parsed != before {
+            *arguments = parsed.to_string();
+        }
+    }
 }
 
 #[async_trait]
 impl Middleware<TurnRun> for RedactionMiddleware {
+    /// The journal and the session store the text that this returns.
+    async fn before(&self, at: &TurnScope<'_>, mut text: String) -> Result<String, TurnError> {
+        self.redact(at, "a message", &mut text);
+        Ok(text)
+    }
+
     async fn after(&self, at: &TurnScope<'_>, mut end: ConversationOutcome) -> Result<ConversationOutcome, TurnError> {
         if let ConversationOutcome::Answered(reply) = &mut end {
             self.redact(at, "a reply", reply);
@@ -41,11 +60,26 @@ impl Middleware<TurnRun> for RedactionMiddleware {
 impl Middleware<ModelCall> for RedactionMiddleware {
     async fn before(&self, at: &TurnScope<'_>, mut request: ModelRequest) -> Result<ModelRequest, TurnError> {
         for message in &mut request.chat.messages {
-            // The history shares its messages, so a message is copied if it has to change.
-            if matches!(&**message, ChatMessage::Tool { content, .. } if self.0.may_occur_in(content))
-                && let ChatMessage::Tool { content, .. } = Arc::make_mut(message)
-            {
-                self.redact(at, "a tool's result", content);
+            // The history shares its messages, so a message is copied only if it has to change: one with a secret of another place than
+            // those that are redacted when they arrive, such as one from before the secret was configured.
+            let (ChatMessage::User { content, .. }
+            | ChatMessage::Assistant { content, .. }
+            | ChatMessage::Tool { content, .. }) = &**message;
+            // In JSON, a secret may be escaped.
+            let is_suspect = |text: &str| self.0.may_occur_in(text) || text.contains('\\');
+            let mut calls = message.tool_calls().iter();
+            if !self.0.may_occur_in(content) && !calls.any(|call| is_suspect(&call.arguments)) {
+                continue;
+            }
+            match Arc::make_mut(message) {
+                ChatMessage::User { content, .. } => self.redact(at, "a message", content),
+                ChatMessage::Tool { content, .. } => self.redact(at, "a tool's result", content),
+                ChatMessage::Assistant { content, tool_calls, .. } => {
+                    self.redact(at, "an answer", content);
+                    for call in tool_calls {
+                        self.redact_arguments(at, &mut call.arguments);
+                    }
+                }
             }
         }
         Ok(request)
@@ -158,6 +192,23 @@ mod tests {
         let reasoning = response.reasoning.unwrap();
         assert_eq!((response.text.as_str(), reasoning.text.as_str()), ("It is (hidden).", "the key is (hidden)"));
         assert_eq!(reasoning.blocks, blocks[1..]);
+    }
+
+    #[test]
+    fn the_arguments_of_a_call_stay_json_without_their_secrets() {
+        let redaction = RedactionMiddleware(KnownSecrets::new(["sk-\"canary\"-1", "1234567890"].map(Secret::new)));
+        let (metrics, session) = (TurnMetrics::default(), SessionKey::from("s"));
+        let (meter, deadline, phrases) = (metrics.meter(), Instant::now(), Phrases::of(Language::En));
+        let at = TurnScope { session: &session, turn: Uuid::nil(), deadline, meter: &meter, phrases };
+        for (arguments, expected) in [
+            (r#"{"a":["key sk-\"canary\"-1"],"n":1234567890}"#, r#"{"a":["key (hidden)"],"n":1234567890}"#),
+            (r#"{ "a": "\n" }"#, r#"{ "a": "\n" }"#),
+            ("no JSON 1234567890", "no JSON (hidden)"),
+        ] {
+            let mut redacted = arguments.to_owned();
+            redaction.redact_arguments(&at, &mut redacted);
+            assert_eq!(redacted, expected);
+        }
     }
 
     #[derive(Default)]
