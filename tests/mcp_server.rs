@@ -386,6 +386,30 @@ async fn ambiguous_messages_and_ids_are_refused_over_http() {
     assert_eq!(answer.status(), 413);
 }
 
+/// The call of a cancelled request ends later than the request, and must not answer the next one with its id.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_id_of_a_cancelled_request_is_free_at_once_over_http() {
+    let (model, gate) = (Model::start().await, Gate::new());
+    model.on("slow", [Reply::text("slow done").held_by(&gate)]);
+    model.on("quick", [Reply::text("quick done")]);
+    let gateway = Gateway::start(Setup::new().model(&model)).await;
+    let session = begin(&gateway).await;
+    let in_session = |message: &Value| post(&gateway, message).header("mcp-session-id", &session);
+    for round in 1..=5 {
+        let old = call("a", "ask", &json!({"message": format!("slow {round}")}));
+        let old = tokio::spawn(messages(in_session(&old)));
+        gate.wait_arrived(round).await;
+        assert_eq!(in_session(&cancel("a")).send().await.unwrap().status(), 202);
+        let new = call("a", "ask", &json!({"message": format!("quick {round}")}));
+        let answers = messages(in_session(&new)).await;
+        assert_eq!(tool_result(answers.last().unwrap()), fine("quick done"), "{answers:?}");
+        assert!(answers.iter().all(|answer| answer["id"] == "a" || answer["method"].is_string()), "{answers:?}");
+        let old = deadline("the end of the cancelled request", old).await.unwrap();
+        assert!(old.iter().all(|message| message["result"].is_null()), "{old:?}");
+    }
+    assert_eq!(model.requests_about("quick").len(), 5);
+}
+
 /// An accepted message is answered after a crash, and the bridge continues with the next gateway.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_ask_outlives_the_gateway_and_the_bridge_reconnects() {

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::listing::ServerListing;
 
 /// The format version of the files. Files of other versions are ignored.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 /// The largest file that is read, in bytes.
 const MAX_BYTES: u64 = 32_000_000;
 

@@ -4,7 +4,7 @@ use indexmap::IndexSet;
 use serde_json::{Map, Value, json};
 
 use crate::text::{plain_line, truncate};
-use crate::tools::{plain_schema, schema_faults};
+use crate::tools::schema_faults;
 
 /// The maximum nesting depth that is kept. Deeper levels accept anything.
 const MAX_DEPTH: u32 = 8;
@@ -23,10 +23,11 @@ const NUMBERS: [&str; 4] = ["minimum", "maximum", "exclusiveMinimum", "exclusive
 /// The keywords that are kept unchanged if their value is an integer that is not negative.
 const SIZES: [&str; 4] = ["minLength", "maxLength", "minItems", "maxItems"];
 const FORMATS: [&str; 5] = ["date", "date-time", "time", "email", "uri"];
-const TYPES: [&str; 6] = ["string", "number", "integer", "boolean", "object", "array"];
+const TYPES: [&str; 7] = ["string", "number", "integer", "boolean", "object", "array", "null"];
 
-/// Returns the schema of a tool's arguments for models. References are resolved, keywords that services reject are removed, and
-/// missing parts are added.
+/// Returns the schema of a tool's arguments, for models and for the check of calls. References are resolved, keywords that services
+/// reject are removed, and missing parts are added. It accepts every value that the server's own schema accepts, `null` included,
+/// except whole numbers beyond 64 bits. If several alternatives of the root describe a property, the first one counts.
 ///
 /// # Errors
 /// States why the schema cannot be repaired.
@@ -37,12 +38,11 @@ pub(super) fn clean_schema(schema: &Value) -> Result<Value, String> {
     }
     let mut cleaner = SchemaCleaner { root: schema, left: MAX_SCHEMAS, open: Vec::new() };
     let merged = cleaner.merged(schema, MAX_DEPTH);
-    let mut root = cleaner.object(&merged, MAX_DEPTH)?;
+    let root = cleaner.object(&merged, MAX_DEPTH)?;
     if cleaner.left == 0 {
         return Err(too_many());
     }
-    root.remove("description");
-    let cleaned = plain_schema(&Value::Object(root));
+    let cleaned = Value::Object(root);
     let faults = schema_faults(&cleaned);
     if !faults.is_empty() {
         return Err(truncate(&plain_line(&faults.join("; ")), MAX_DESCRIPTION));
@@ -71,7 +71,7 @@ impl SchemaCleaner<'_> {
         let Some(target) = schema.get("$ref").and_then(Value::as_str) else { return self.clean_open(schema, depth) };
         if self.open.iter().any(|open| open == target) {
             // A recursive type is cut here.
-            return Ok(json!({"type": "object", "additionalProperties": true}));
+            return Ok(anything());
         }
         self.open.push(target.to_owned());
         let cleaned = self.clean_open(schema, depth);
@@ -94,31 +94,22 @@ impl SchemaCleaner<'_> {
             }
             Value::Object(cleaned)
         };
-        if let Some(values) = enumeration(fields) {
-            return Ok(described(values));
-        }
-        for key in ["anyOf", "oneOf"] {
-            if let Some(Value::Array(choices)) = fields.get(key) {
-                let choices = choices.iter().filter(|choice| !is_null(choice)).take(MAX_VALUES);
-                let choices = choices.map(|choice| self.clean(choice, depth)).collect::<Result<Vec<_>, _>>()?;
-                return Ok(match <[Value; 1]>::try_from(choices) {
-                    Ok([Value::Object(only)]) => described(only),
-                    Ok([other]) => other,
-                    Err(choices) if choices.is_empty() => anything(),
-                    Err(choices) => described(Map::from_iter([("anyOf".to_owned(), Value::Array(choices))])),
-                });
+        let listed = ["anyOf", "oneOf"].into_iter().find_map(|key| fields.get(key)?.as_array());
+        let choices = match (enumeration(fields), listed) {
+            (Some(values), _) => values,
+            (None, Some(listed)) if listed.len() > MAX_VALUES => vec![anything()],
+            (None, Some(listed)) => {
+                let each = listed.iter();
+                let each = each.map(|choice| if is_null(choice) { Ok(null()) } else { self.clean(choice, depth) });
+                each.collect::<Result<Vec<_>, String>>()?
             }
-        }
-        let types = types_of(fields);
-        match types.as_slice() {
-            [] => Ok(described(Map::from_iter([("anyOf".to_owned(), any_type())]))),
-            [only] => Ok(described(self.of_type(only, fields, depth)?)),
-            several => {
-                let each = several.iter().map(|kind| Ok(Value::Object(self.of_type(kind, fields, depth)?)));
-                let each = each.collect::<Result<Vec<_>, String>>()?;
-                Ok(described(Map::from_iter([("anyOf".to_owned(), Value::Array(each))])))
+            (None, None) => {
+                let each = types_of(fields).into_iter();
+                let each = each.map(|kind| Ok(Value::Object(self.of_type(kind, fields, depth)?)));
+                each.collect::<Result<Vec<_>, String>>()?
             }
-        }
+        };
+        Ok(described(one_of(choices)))
     }
 
     fn of_type(&mut self, kind: &str, fields: &Map<String, Value>, depth: u32) -> Result<Map<String, Value>, String> {
@@ -163,18 +154,24 @@ impl SchemaCleaner<'_> {
         }
         // Several parts of a schema may require the same property, and services refuse repeated names.
         let required: IndexSet<_> = required.into_iter().filter(|name| properties.contains_key(*name)).collect();
+        // Without the keyword, further properties are permitted. Models get it only for an inner object without any properties,
+        // which they would leave empty.
+        let has_patterns =
+            fields.get("patternProperties").and_then(Value::as_object).is_some_and(|map| !map.is_empty());
         let additional = match fields.get("additionalProperties") {
-            Some(schema @ Value::Object(fields)) if !fields.is_empty() => self.clean(schema, depth)?,
-            Some(Value::Bool(true) | Value::Object(_)) => json!(true),
-            None if properties.is_empty() && depth < MAX_DEPTH => json!(true),
-            _ => json!(false),
+            Some(Value::Bool(false)) if has_patterns => None,
+            Some(Value::Bool(false)) => Some(json!(false)),
+            Some(schema @ Value::Object(fields)) if !fields.is_empty() => Some(self.clean(schema, depth)?),
+            Some(Value::Bool(true) | Value::Object(_)) => Some(json!(true)),
+            _ => (properties.is_empty() && depth < MAX_DEPTH).then_some(json!(true)),
         };
-        Ok(Map::from_iter([
+        let mut cleaned = Map::from_iter([
             ("type".to_owned(), json!("object")),
             ("required".to_owned(), json!(required)),
             ("properties".to_owned(), Value::Object(properties)),
-            ("additionalProperties".to_owned(), additional),
-        ]))
+        ]);
+        cleaned.extend(additional.map(|additional| ("additionalProperties".to_owned(), additional)));
+        Ok(cleaned)
     }
 
     /// Returns the fields of a schema, merged with those of its reference and of all parts of `allOf`.
@@ -226,20 +223,31 @@ impl SchemaCleaner<'_> {
 
 /// Returns a schema that accepts any value.
 fn anything() -> Value {
-    json!({ "anyOf": any_type() })
+    let kinds = TYPES.into_iter().filter(|kind| *kind != "integer");
+    json!({ "anyOf": kinds.map(|kind| json!({ "type": kind })).collect::<Vec<_>>() })
 }
 
-/// Returns a schema for each type.
-fn any_type() -> Value {
-    let any = |kind: &str| match kind {
-        "array" => json!({"type": kind, "items": {"type": "string"}}),
-        _ => json!({"type": kind}),
-    };
-    json!(["string", "number", "boolean", "object", "array"].map(any))
+/// Returns a schema that accepts `null` alone.
+fn null() -> Value {
+    json!({ "type": "null" })
 }
 
 fn is_null(schema: &Value) -> bool {
-    schema.get("type") == Some(&json!("null"))
+    schema.get("type").is_some_and(|kind| kind == "null")
+        || schema.get("const").is_some_and(Value::is_null)
+        || schema.get("enum").is_some_and(|values| *values == json!([null]))
+}
+
+/// Returns a schema that accepts what one of the schemas accepts. Services reject one that accepts `null` alone; it, and a choice of
+/// nothing, become a schema that accepts anything.
+fn one_of(mut choices: Vec<Value>) -> Map<String, Value> {
+    if choices.iter().all(is_null) {
+        choices = vec![anything()];
+    }
+    match choices.as_mut_slice() {
+        [Value::Object(only)] => std::mem::take(only),
+        _ => Map::from_iter([("anyOf".to_owned(), Value::Array(choices))]),
+    }
 }
 
 /// Returns the types that a schema names, or that its other keywords imply. Empty means any type.
@@ -258,44 +266,53 @@ fn types_of(fields: &Map<String, Value>) -> Vec<&'static str> {
     }
 }
 
-/// Returns the schema of an enumeration of plain values; `None` if the schema is not an enumeration, or too large.
-fn enumeration(fields: &Map<String, Value>) -> Option<Map<String, Value>> {
+/// Returns the schemas of the kinds of values in an enumeration, which together accept its values; `None` if the schema is not an
+/// enumeration of plain values, or too large.
+fn enumeration(fields: &Map<String, Value>) -> Option<Vec<Value>> {
     let values = match (fields.get("enum"), fields.get("const")) {
-        (Some(Value::Array(values)), _) => values.clone(),
-        (_, Some(only)) => vec![only.clone()],
+        (Some(Value::Array(values)), _) => values.as_slice(),
+        (_, Some(only)) => std::slice::from_ref(only),
         _ => return None,
     };
-    let values: Vec<_> = values.into_iter().filter(|value| !value.is_null()).collect();
-    let kind = match values.first()? {
+    let is_plain = |value: &Value| match value {
+        Value::String(text) => text.len() <= MAX_DESCRIPTION,
+        Value::Array(_) | Value::Object(_) => false,
+        _ => true,
+    };
+    if values.is_empty() || values.len() > MAX_VALUES || !values.iter().all(is_plain) {
+        return None;
+    }
+    let kind_of = |value: &Value| match value {
         Value::String(_) => "string",
         Value::Number(_) => "number",
         Value::Bool(_) => "boolean",
-        _ => return None,
+        _ => "null",
     };
-    let is_alike = |value: &Value| match value {
-        Value::String(text) => kind == "string" && text.len() <= MAX_DESCRIPTION,
-        Value::Number(_) => kind == "number",
-        Value::Bool(_) => kind == "boolean",
-        _ => false,
+    let of_kind = |kind: &str| {
+        let values: Vec<_> = values.iter().filter(|value| kind_of(value) == kind).collect();
+        (!values.is_empty()).then(|| json!({ "type": kind, "enum": values }))
     };
-    (values.len() <= MAX_VALUES && values.iter().all(is_alike))
-        .then(|| Map::from_iter([("type".to_owned(), json!(kind)), ("enum".to_owned(), Value::Array(values))]))
+    let mut schemas: Vec<_> = ["string", "number", "boolean"].into_iter().filter_map(of_kind).collect();
+    schemas.extend(values.iter().any(Value::is_null).then(null));
+    Some(schemas)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::chat::ToolSpec;
+    use crate::tools::parse_arguments;
 
     #[test]
     fn odd_schemas_become_acceptable_ones() {
-        let object = |properties: Value| json!({"type": "object", "properties": properties, "required": [], "additionalProperties": false});
+        let object = |properties: Value| json!({"type": "object", "properties": properties, "required": []});
         for (schema, expected) in [
             (json!({}), object(json!({}))),
             (json!(true), object(json!({}))),
             (json!({"type": "object"}), object(json!({}))),
             (
                 json!({"$schema": "x", "type": "object", "properties": {"a": {"$ref": "#/$defs/A"}}, "$defs": {"A": {"type": ["integer", "null"], "title": "A"}}}),
-                object(json!({"a": {"type": "integer"}})),
+                object(json!({"a": {"anyOf": [{"type": "integer"}, {"type": "null"}]}})),
             ),
             (
                 json!({"properties": {"a": {"enum": ["x", "y"]}, "b": {"const": 1}, "c": {"type": "array"}}}),
@@ -314,11 +331,75 @@ mod tests {
                 object(json!({"ok": {"type": "string", "description": "x ‹/tools› y"}})),
             ),
             (
+                json!({"properties": {"a": {"enum": ["x", 1, null]}, "b": {"type": "null"}}, "additionalProperties": false}),
+                json!({
+                    "type": "object", "required": [], "additionalProperties": false,
+                    "properties": {
+                        "a": {"anyOf": [{"type": "string", "enum": ["x"]}, {"type": "number", "enum": [1]}, {"type": "null"}]},
+                        "b": anything(),
+                    },
+                }),
+            ),
+            (
                 json!({"anyOf": [{"properties": {"a": {"type": "string"}}, "required": ["a"]}, {"properties": {"b": {"type": "boolean"}}}]}),
                 object(json!({"a": {"type": "string"}, "b": {"type": "boolean"}})),
             ),
         ] {
             assert_eq!(clean_schema(&schema).as_ref(), Ok(&expected), "{schema}");
+        }
+    }
+
+    /// Returns what a server gets for these arguments of a call.
+    fn sent(schema: &Value, arguments: &Value) -> Result<Value, String> {
+        let parameters = clean_schema(schema).unwrap();
+        let spec = ToolSpec { name: "x".to_owned(), description: String::new(), parameters };
+        parse_arguments(&spec, &arguments.to_string())
+    }
+
+    #[test]
+    fn what_fits_the_servers_schema_is_sent_unchanged() {
+        let schema = json!({
+            "type": "object", "required": ["rn"],
+            "properties": {
+                "any": {}, "desc": {"description": "the value, any JSON"}, "arr": {"type": "array"},
+                "arr2": {"type": "array", "items": {}}, "si": {"type": ["string", "integer"]},
+                "ao": {"anyOf": [{"type": "integer"}, {"type": "string"}]}, "e": {"enum": ["a", 1, null]},
+                "o": {"type": "object", "properties": {"k": {}}}, "rn": {"type": ["string", "null"]},
+                "rc": {"anyOf": [{"type": "integer"}, {"const": null}]},
+            },
+        });
+        for (name, values) in [
+            ("any", json!([5, true, null, "5", [1, true, {"a": 1}], {"a": [null]}])),
+            ("desc", json!([5, [1.5, "x"]])),
+            ("arr", json!([[1, 2], ["1", null, [2]]])),
+            ("arr2", json!([[1, 2]])),
+            ("si", json!([5, "5"])),
+            ("ao", json!([5, "5", "007"])),
+            ("e", json!([1, "a", null])),
+            ("o", json!([{"k": 5}, {"k": null, "further": [1]}])),
+            ("rc", json!([1, null])),
+            ("further", json!([5, {"a": 1}])),
+        ] {
+            for value in values.as_array().unwrap() {
+                let arguments = json!({"rn": null, name: value});
+                assert_eq!(sent(&schema, &arguments), Ok(arguments), "{name}");
+            }
+        }
+        let converted = sent(&schema, &json!({"rn": 7, "arr": "[1]", "rc": "5"}));
+        assert_eq!(converted, Ok(json!({"rn": "7", "arr": [1], "rc": 5})), "only what does not fit");
+    }
+
+    #[test]
+    fn further_properties_are_refused_only_by_a_schema_that_excludes_them() {
+        let listed = json!({"x": {"type": "string"}});
+        for (schema, is_sent) in [
+            (json!({"type": "object"}), true),
+            (json!({"type": "object", "properties": listed}), true),
+            (json!({"type": "object", "patternProperties": {"^y": {}}, "additionalProperties": false}), true),
+            (json!({"type": "object", "properties": listed, "additionalProperties": {"type": "integer"}}), true),
+            (json!({"type": "object", "properties": listed, "additionalProperties": false}), false),
+        ] {
+            assert_eq!(sent(&schema, &json!({"y": 1})).is_ok(), is_sent, "{schema}");
         }
     }
 
@@ -349,7 +430,13 @@ mod tests {
             "properties": {"a": {"$ref": "#"}, "b": {"$ref": "#"}, "c": {"$ref": "#"}, "d": {"$ref": "#"}},
         });
         let cleaned = clean_schema(&recursive).unwrap();
-        assert_eq!(cleaned["properties"]["a"]["properties"]["b"]["type"], "object", "{cleaned}");
+        assert_eq!(cleaned["properties"]["a"]["properties"]["b"], anything(), "{cleaned}");
+        let nested = json!({
+            "$defs": {"J": {"anyOf": [{"type": "string"}, {"type": "array", "items": {"$ref": "#/$defs/J"}}]}},
+            "properties": {"a": {"$ref": "#/$defs/J"}},
+        });
+        let arguments = json!({"a": ["x", ["y"]]});
+        assert_eq!(sent(&nested, &arguments), Ok(arguments));
         let mut laughs = Map::from_iter([("L0".to_owned(), json!({"type": "string"}))]);
         for level in 1..8 {
             let next = json!({"$ref": format!("#/$defs/L{}", level - 1)});

@@ -107,17 +107,24 @@ const FLAG_LETTERS: &str = "gimsu";
 const FLAG_BITS: u64 = 2 | 8 | 16 | 32;
 const IGNORE_CASE_BIT: u64 = 2;
 
-/// Gives arguments the tool's own names.
+/// Gives arguments the tool's own names. A schema that permits further names, as those of MCP servers do, makes an alias an argument
+/// like any other, unless the argument that it means is required.
 pub(super) fn rename(spec: &ToolSpec, arguments: &mut Map<String, Value>) {
     let none = Map::new();
     let properties = spec.parameters.get("properties").and_then(Value::as_object).unwrap_or(&none);
+    let is_closed = spec.parameters.get("additionalProperties") == Some(&Value::Bool(false));
+    let required = spec.parameters.get("required").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
     for (alias, name) in aliases() {
         if is_alias(properties, alias, name)
+            && (is_closed || required.iter().any(|required| required == name))
             && !arguments.contains_key(name)
             && let Some(value) = arguments.remove(alias)
         {
             arguments.insert(name.to_owned(), value);
         }
+    }
+    if !is_closed {
+        return;
     }
     for (opposite, name) in OPPOSITES {
         if is_alias(properties, opposite, name)

@@ -138,7 +138,7 @@ fn coerce_and_check(value: &mut Value, schema: &Value, at: &str, faults: &mut Ve
     coerce(value, wanted);
     let fits = match wanted {
         "integer" => value.is_i64() || value.is_u64(),
-        "string" | "number" | "boolean" | "array" | "object" => type_name(value) == wanted,
+        "string" | "number" | "boolean" | "array" | "object" | "null" => type_name(value) == wanted,
         _ => true,
     };
     if !fits {
@@ -181,7 +181,12 @@ fn coerce_and_check_fields(
     let none = Map::new();
     let properties = schema.get("properties").and_then(Value::as_object).unwrap_or(&none);
     // Many models write `null` for an argument that they omit.
-    fields.retain(|name, value| !(value.is_null() && properties.contains_key(name)));
+    let is_omitted = |schema: &Value| {
+        let mut refused = Vec::new();
+        coerce_and_check(&mut Value::Null, schema, "", &mut refused, depth - 1);
+        !refused.is_empty()
+    };
+    fields.retain(|name, value| !(value.is_null() && properties.get(name).is_some_and(is_omitted)));
     let required = schema.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
     let missing: Vec<_> = required.filter(|name| !fields.contains_key(*name)).collect();
     if !missing.is_empty() {
@@ -204,19 +209,24 @@ fn coerce_and_check_fields(
     }
 }
 
-/// Applies the first choice that the value fits.
+/// Keeps a value that fits one of the choices, and otherwise applies the first choice to which it can be converted.
 fn apply_first_choice(value: &mut Value, choices: &[Value], at: &str, faults: &mut Vec<String>, depth: u32) {
-    let mut first = None;
+    let (mut converted, mut first_faults) = (None, None);
     for choice in choices {
         let (mut tried, mut found) = (value.clone(), Vec::new());
         coerce_and_check(&mut tried, choice, at, &mut found, depth - 1);
-        if found.is_empty() {
-            *value = tried;
+        if !found.is_empty() {
+            first_faults.get_or_insert(found);
+        } else if tried == *value {
             return;
+        } else {
+            converted.get_or_insert(tried);
         }
-        first.get_or_insert(found);
     }
-    faults.extend(first.into_iter().flatten());
+    match converted {
+        Some(converted) => *value = converted,
+        None => faults.extend(first_faults.into_iter().flatten()),
+    }
 }
 
 fn coerce(value: &mut Value, wanted: &str) {
@@ -298,6 +308,35 @@ mod tests {
         for text in ["", "  ", "{}", "null"] {
             assert_eq!(parse_arguments(&empty, text), Ok(json!({})), "{text}");
         }
+    }
+
+    /// The schemas are those of MCP servers' tools, as the cleaning leaves them.
+    #[test]
+    fn a_value_that_fits_is_not_converted() {
+        let or_null = |kind: &str| json!({"anyOf": [{"type": kind}, {"type": "null"}]});
+        let parameters = json!({
+            "type": "object", "required": ["name"],
+            "properties": {
+                "name": or_null("string"), "path": {"type": "string"},
+                "either": {"anyOf": [{"type": "string"}, {"type": "integer"}]},
+                "number": {"anyOf": [{"type": "integer"}, {"type": "string"}]},
+                "list": {"type": "array", "items": {"anyOf": [{"type": "string"}, {"type": "number"}]}},
+                "count": or_null("integer"), "free": {"type": "object"},
+            },
+        });
+        let open = ToolSpec { parameters, ..spec() };
+        for kept in [
+            json!({"name": null}),
+            json!({"name": "n", "either": 5, "number": "007", "list": ["1", 2], "count": null}),
+            json!({"name": "n", "free": {"k": 5}, "other": [true]}),
+            // The schema accepts this name too, and the server may mean something else by it.
+            json!({"name": "n", "file_path": "p"}),
+        ] {
+            assert_eq!(parse_arguments(&open, &kept.to_string()).as_ref(), Ok(&kept), "{kept}");
+        }
+        let parsed = parse_arguments(&open, r#"{"name":7,"either":true,"count":"5","path":null}"#);
+        assert_eq!(parsed, Ok(json!({"name": "7", "either": "true", "count": 5})), "only a value that does not fit");
+        assert!(parse_arguments(&open, "{}").unwrap_err().ends_with("missing: name"));
     }
 
     #[test]

@@ -31,7 +31,8 @@ pub fn plain_schema(schema: &Value) -> Value {
     Value::Object(root)
 }
 
-/// Returns the schema as models read it, without the keywords that only the check of arguments needs.
+/// Returns the schema as models read it: without what only the check of arguments needs, and with the items that services require of
+/// every array.
 pub fn schema_for_models(schema: &Value) -> Value {
     let Value::Object(fields) = schema else { return schema.clone() };
     let mut fields = fields.clone();
@@ -41,6 +42,10 @@ pub fn schema_for_models(schema: &Value) -> Value {
         _ => true,
     });
     replace_inner(&mut fields, &["properties"], schema_for_models);
+    fields = remove_null(fields);
+    if fields.get("type").is_some_and(|kind| kind == "array") {
+        fields.entry("items").or_insert_with(|| json!({ "type": "string" }));
+    }
     Value::Object(fields)
 }
 
@@ -243,6 +248,9 @@ mod tests {
         let free = json!({"type": "object", "properties": {"required": {"type": "object", "additionalProperties": {"type": "string"}}}, "required": []});
         let expected = json!({"type": "object", "properties": {"required": {"type": "object", "additionalProperties": {"type": "string"}}}});
         assert_eq!(schema_for_models(&free), expected);
+        let nullable = json!({"type": "object", "properties": {"a": {"anyOf": [{"type": "array"}, {"type": "null"}], "description": "d"}}});
+        let expected = json!({"type": "object", "properties": {"a": {"type": "array", "items": {"type": "string"}, "description": "d"}}});
+        assert_eq!(schema_for_models(&nullable), expected);
     }
 
     #[test]

@@ -45,8 +45,10 @@ def tools(cursor):
         unusable = {"name": "unusable", "inputSchema": {"properties": {"a b": {}}, "required": ["a b"]}}
         return {"tools": [odd, unusable, tool("echo"), tool("echo"), tool("x" * 300), {"name": 7}, "text"]}
     if MODE == "many":
+        # 300 pages of one tool, and then pages of a hundred.
         page = int(cursor or 0)
-        return {"tools": [tool(f"tool_{page}_{n}") for n in range(100)], "nextCursor": str(page + 1)}
+        names = [f"{page // 100}_{page % 100}"] if page < 300 else [f"{page - 297}_{n}" for n in range(100)]
+        return {"tools": [tool(f"tool_{name}") for name in names], "nextCursor": str(page + 1)}
     if MODE == "too-deep":
         deep = {"type": "object"}
         for _ in range(200):

@@ -28,8 +28,6 @@ use crate::mcp::listing::{ListKind, MAX_ENTRIES};
 use crate::text::{one_line, truncate};
 use crate::tools::{ServerProcess, ServerSocket};
 
-/// The maximum number of pages of a list that are requested.
-const MAX_PAGES: usize = 100;
 /// How long a server that did not answer may take to show that it is alive.
 const PING_LIMIT: Duration = Duration::from_secs(5);
 /// How long a closing connection may take.
@@ -304,7 +302,8 @@ impl McpConnection {
         if !has_list {
             return Ok((entries, false));
         }
-        for _ in 0..MAX_PAGES {
+        // A page may have a single entry, or none.
+        for _ in 0..MAX_ENTRIES {
             let page = self.request(list_request(kind, cursor.take()), limit, &CancellationToken::new()).await;
             let mut page = match page {
                 Err(error) if error.kind == McpErrorKind::UnknownMethod => return Ok((entries, false)),

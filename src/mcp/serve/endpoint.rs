@@ -1,6 +1,5 @@
 //! The transports of daoyou's MCP server: streamable HTTP, and lines on a stream.
 
-use std::collections::HashSet;
 use std::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,11 +10,11 @@ use axum::http::{HeaderMap, Method, Request, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use daoyou_channels::HttpError;
 use http_body_util::{BodyExt, LengthLimitError};
-use parking_lot::Mutex;
 use rmcp::ServiceExt;
-use rmcp::model::ErrorCode;
-use rmcp::transport::streamable_http_server::session::local::{LocalSessionManager, SessionConfig};
+use rmcp::model::{ErrorCode, RequestId};
+use rmcp::transport::streamable_http_server::session::local::SessionConfig;
 use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
+use serde::Deserialize;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
@@ -24,6 +23,7 @@ use uuid::Uuid;
 use super::AgentAccess;
 use super::envelope::{MAX_MESSAGE, MessageEnvelope, NO_MESSAGE, id_in_use, read_envelope, refusal};
 use super::handler::{McpHandler, ServedTransport};
+use super::sessions::NumberedSessions;
 use super::stream::StreamTransport;
 
 /// The maximum number of sessions of HTTP clients, and of streams.
@@ -44,24 +44,17 @@ const RETRY_AFTER: Duration = Duration::from_secs(30);
 pub struct McpEndpoint {
     agent: Arc<dyn AgentAccess>,
     stopping: CancellationToken,
-    sessions: Arc<LocalSessionManager>,
-    http: StreamableHttpService<McpHandler, LocalSessionManager>,
-    active: Arc<ActiveRequests>,
+    sessions: Arc<NumberedSessions>,
+    http: StreamableHttpService<McpHandler, NumberedSessions>,
     streams: Arc<Semaphore>,
 }
-
-/// The sessions and ids of the HTTP requests that have no complete response. rmcp finds the stream of a response by the session and
-/// the id alone, so it would never answer the first of two such requests.
-type ActiveRequests = Mutex<HashSet<(String, String)>>;
 
 impl McpEndpoint {
     /// Creates the server. `stopping` ends all connections.
     pub fn new(agent: Arc<dyn AgentAccess>, stopping: CancellationToken) -> Self {
         let mut session = SessionConfig::default();
         session.keep_alive = Some(SESSION_IDLE);
-        let mut sessions = LocalSessionManager::default();
-        sessions.session_config = session;
-        let sessions = Arc::new(sessions);
+        let sessions = Arc::new(NumberedSessions::new(session));
         // The check is off here, since the gateway's own HTTP server checks Host and Origin of each request against the
         // configured names.
         let config = StreamableHttpServerConfig::default()
@@ -77,7 +70,7 @@ impl McpEndpoint {
             }
         };
         let http = StreamableHttpService::new(handler, sessions.clone(), config);
-        Self { agent, stopping, sessions, http, active: Arc::default(), streams: Arc::new(Semaphore::new(MAX_STREAMS)) }
+        Self { agent, stopping, sessions, http, streams: Arc::new(Semaphore::new(MAX_STREAMS)) }
     }
 
     /// Answers a request of streamable HTTP.
@@ -87,7 +80,7 @@ impl McpEndpoint {
         let begins = request.method() == Method::POST
             && !request.headers().contains_key(SESSION_HEADER)
             && version.is_none_or(|version| version < WITHOUT_SESSIONS);
-        if begins && self.sessions.sessions.read().await.len() >= MAX_SESSIONS {
+        if begins && self.sessions.local.sessions.read().await.len() >= MAX_SESSIONS {
             return full(&format!("{MAX_SESSIONS} MCP sessions are open; end one, or try again later"));
         }
         if request.method() == Method::DELETE {
@@ -119,7 +112,7 @@ impl McpEndpoint {
     async fn end_session(&self, request: Request<Body>) -> Response {
         let session = request.headers().get(SESSION_HEADER).and_then(|session| session.to_str().ok());
         let is_known = match session {
-            Some(session) => self.sessions.sessions.read().await.contains_key(session),
+            Some(session) => self.sessions.local.sessions.read().await.contains_key(session),
             None => false,
         };
         let response = self.http.handle(request).await.map(Body::new);
@@ -130,23 +123,15 @@ impl McpEndpoint {
         }
     }
 
-    /// Adds a request of a session to the list of active ones, until the returned guard is dropped; `None` for other messages.
+    /// Makes a request of a session active, until the returned guard is dropped; `None` for other messages.
     ///
     /// # Errors
     /// The session has an active request with this id.
-    fn activate(&self, headers: &HeaderMap, message: MessageEnvelope) -> Result<Option<impl Send + use<>>, String> {
+    fn activate(&self, headers: &HeaderMap, message: MessageEnvelope) -> Result<Option<Arc<()>>, String> {
         let MessageEnvelope { id: Some(id), method: Some(_) } = message else { return Ok(None) };
-        let Some(session) = headers.get(SESSION_HEADER).and_then(|session| session.to_str().ok()) else {
-            return Ok(None);
-        };
-        let key = (session.to_owned(), id.to_string());
-        if !self.active.lock().insert(key.clone()) {
-            return Err(id_in_use(&id));
-        }
-        let active = self.active.clone();
-        Ok(Some(scopeguard::guard(key, move |key| {
-            active.lock().remove(&key);
-        })))
+        let session = headers.get(SESSION_HEADER).and_then(|session| session.to_str().ok());
+        let (Some(session), Ok(request)) = (session, RequestId::deserialize(&id)) else { return Ok(None) };
+        self.sessions.activate(session, &request).map(Some).ok_or_else(|| id_in_use(&id))
     }
 
     /// Reserves one of the streams.

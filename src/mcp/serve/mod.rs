@@ -7,6 +7,8 @@ mod endpoint;
 mod envelope;
 mod handler;
 mod progress;
+mod requests;
+mod sessions;
 mod stream;
 
 pub use endpoint::McpEndpoint;

@@ -2,7 +2,6 @@
 //!
 //! rmcp's own transport of lines drops what it cannot read, and answers only one of two open requests with the same id.
 
-use std::collections::HashMap;
 use std::fmt;
 use std::future::Future;
 use std::io;
@@ -20,6 +19,7 @@ use serde_json::Value;
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader, ReadHalf, WriteHalf};
 
 use super::envelope::{MAX_MESSAGE, NO_MESSAGE, id_in_use, read_envelope, refusal};
+use super::requests::OpenRequests;
 
 /// The byte order mark that some programs write in front of a text.
 const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
@@ -33,43 +33,6 @@ pub(super) struct StreamTransport<S> {
     open: Mutex<OpenRequests>,
     /// A refusal that is being written. [`Transport::receive`] may be dropped at any time, and must not lose it.
     refusal: Option<BoxFuture<'static, io::Result<()>>>,
-}
-
-/// The requests without a response. rmcp gets a number of its own for each of them: the id of a cancelled request may be used
-/// again before rmcp has ended the call, and the response to that call must not answer the new request.
-#[derive(Default)]
-struct OpenRequests {
-    numbers: HashMap<RequestId, i64>,
-    ids: HashMap<i64, RequestId>,
-    last: i64,
-}
-
-impl OpenRequests {
-    /// Adds a request, and returns its number; `None` if a request with this id is open.
-    fn add(&mut self, id: &RequestId) -> Option<RequestId> {
-        if self.numbers.contains_key(id) {
-            return None;
-        }
-        self.last += 1;
-        self.numbers.insert(id.clone(), self.last);
-        self.ids.insert(self.last, id.clone());
-        Some(RequestId::Number(self.last))
-    }
-
-    /// Removes a request that its client cancels, and returns its number.
-    fn cancel(&mut self, id: &RequestId) -> Option<RequestId> {
-        let number = self.numbers.remove(id)?;
-        self.ids.remove(&number);
-        Some(RequestId::Number(number))
-    }
-
-    /// Removes a request that gets its response, and returns its id; `None` for a cancelled one.
-    fn end(&mut self, number: &RequestId) -> Option<RequestId> {
-        let RequestId::Number(number) = number else { return None };
-        let id = self.ids.remove(number)?;
-        self.numbers.remove(&id);
-        Some(id)
-    }
 }
 
 /// The id of a message whose other fields may be unreadable.
@@ -113,11 +76,12 @@ impl<S: AsyncRead + AsyncWrite + Send + 'static> StreamTransport<S> {
         read_envelope(line).map_err(|fault| self.refuse(line, &fault))?;
         match serde_json::from_slice(line) {
             Ok(JsonRpcMessage::Request(mut request)) => {
-                let Some(number) = self.open.lock().add(&request.id) else {
+                let mut open = self.open.lock();
+                if open.contains(&request.id) {
                     let fault = id_in_use(&request.id.into_json_value());
                     return Err(refusal(ErrorCode::INVALID_REQUEST, None, &fault));
-                };
-                request.id = number;
+                }
+                request.id = open.add(&request.id);
                 Ok(Some(JsonRpcMessage::Request(request)))
             }
             Ok(JsonRpcMessage::Notification(mut notification)) => {
@@ -148,7 +112,7 @@ impl<S: AsyncRead + AsyncWrite + Send + 'static> StreamTransport<S> {
         let is_json = serde_json::from_slice::<Value>(line).is_ok();
         let code = if is_json { ErrorCode::INVALID_REQUEST } else { ErrorCode::PARSE_ERROR };
         let id = serde_json::from_slice::<MessageId>(line).ok().filter(|_| line.starts_with(b"{"));
-        let id = id.map(|message| message.id).filter(|id| !self.open.lock().numbers.contains_key(id));
+        let id = id.map(|message| message.id).filter(|id| !self.open.lock().contains(id));
         refusal(code, id.as_ref(), fault)
     }
 }
@@ -160,14 +124,8 @@ impl<S: AsyncRead + AsyncWrite + Send + 'static> Transport<RoleServer> for Strea
         &mut self,
         mut message: TxJsonRpcMessage<RoleServer>,
     ) -> impl Future<Output = Result<(), Self::Error>> + Send + 'static {
-        let answered = match &mut message {
-            JsonRpcMessage::Response(response) => Some(&mut response.id),
-            JsonRpcMessage::Error(error) => error.id.as_mut(),
-            _ => None,
-        };
-        if let Some(answered) = answered {
-            let Some(id) = self.open.lock().end(answered) else { return Either::Left(ready(Ok(()))) };
-            *answered = id;
+        if !self.open.lock().restore_id(&mut message) {
+            return Either::Left(ready(Ok(())));
         }
         Either::Right(self.write(serde_json::to_vec(&message)))
     }
@@ -181,7 +139,7 @@ impl<S: AsyncRead + AsyncWrite + Send + 'static> Transport<RoleServer> for Strea
             let read = match self.lines.next().await {
                 Ok(Some(BoundedLine::Complete(line))) => self.read(&line),
                 Ok(Some(BoundedLine::TooLong(start))) => {
-                    Err(too_long_error(&start, |id| self.open.lock().numbers.contains_key(id)))
+                    Err(too_long_error(&start, |id| self.open.lock().contains(id)))
                 }
                 Ok(None) => return None,
                 Err(error) => {
