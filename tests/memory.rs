@@ -499,3 +499,14 @@ async fn turn_results_and_personal_facts_are_remembered_automatically() {
         ]
     );
 }
+
+/// The words leave the write-ahead log of a running gateway, too, so that a kill or a copy of the home does not bring them back.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_forgotten_memory_leaves_the_log_of_a_running_gateway() {
+    const CODE: &str = "Zyxwv-4711";
+    let gateway = Gateway::start(linked_setup()).await;
+    assert_eq!(gateway.run(&["memory", "add", &format!("The locker's code is {CODE}")]).await.code, Some(0));
+    assert!(!files_containing(&gateway.home(), CODE).is_empty());
+    assert_eq!(gateway.run(&["memory", "forget", "1"]).await.code, Some(0));
+    until("no file to hold it", async || files_containing(&gateway.home(), CODE).is_empty().then_some(())).await;
+}

@@ -59,3 +59,17 @@ async fn a_kill_during_indexing_leaves_no_gaps_or_duplicates() {
     );
     assert_eq!(messages_with_term(&gateway, "runtim"), 0, "what the gateway adds is not found");
 }
+
+/// Without a gateway, no process runs between the turn and the search.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_turn_without_a_gateway_is_found_by_the_next_command() {
+    let gateway = Gateway::new(Setup::new());
+    for (word, number) in [("elephant", 1), ("flamingo", 2)] {
+        let ran = gateway.run(&["agent", "-m", &format!("the purple {word} sings")]).await;
+        assert_eq!(ran.code, Some(0), "{ran:?}");
+        for command in ["sessions", "memory"] {
+            let hits = gateway.json(&[command, "search", word]).await;
+            assert!(hits.to_string().contains(word), "{command}, turn {number}: {hits}");
+        }
+    }
+}

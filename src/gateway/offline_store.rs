@@ -1,10 +1,12 @@
 //! The commands' queries and changes when no gateway is running. Each opens the store, under the lock of the home.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context, anyhow};
 use daoyou_channels::{MessageState, SessionKey};
 use serde_json::{Value, json};
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
@@ -17,13 +19,17 @@ use crate::bus::find_message_state;
 use crate::config::LoadedConfig;
 use crate::cron::{JobContext, JobError};
 use crate::home::{Home, HomeLock};
-use crate::memory::{MemoryError, MemoryService};
+use crate::live::LivePart;
+use crate::memory::{MemoryError, MemoryService, MessageIndexer};
 use crate::query::{
     self, GatewayQuery, Inspect, InspectError, JobChange, JobQuery, ManualToolRun, MemoryChange, MemoryQuery,
     StoreChange, StoreQuery, TokenChange, jobs, memories, sessions,
 };
 use crate::store::Store;
 use crate::tools::Processes;
+
+/// The time limit for indexing messages before a search.
+const INDEX_LIMIT: Duration = Duration::from_secs(30);
 
 /// Closes the store after `work`.
 async fn with_store<T, E>(store: Store, work: impl AsyncFnOnce(&Store) -> Result<T, E>) -> anyhow::Result<T>
@@ -37,7 +43,7 @@ where
 
 /// A query or change that needs no running gateway: the store, and for jobs and memories also the configuration and the workspace.
 pub trait OfflineRequest {
-    /// The request leaves the store unchanged.
+    /// The request changes nothing in the store but the search index.
     const ONLY_READS: bool;
 
     /// Returns the answer. `loaded` is a `Result` because requests about sessions, turns, the queue and tokens need no
@@ -134,9 +140,23 @@ impl OfflineRequest for MemoryQuery {
             };
         }
         let memory = Arc::new(open_memory(home, loaded, Store::open_to_read(&home.database())?)?);
+        if matches!(self, Self::Search { .. } | Self::SearchMessages { .. }) {
+            index_backlog(&memory).await;
+        }
         let answer = memories::read(&memory, self).await;
         memory.store.close().await;
         Ok(answer?)
+    }
+}
+
+/// Indexes the messages that a process without a gateway, or a killed one, left to the next one. A store that cannot be written is
+/// searched as it is.
+async fn index_backlog(memory: &Arc<MemoryService>) {
+    let mut indexer = MessageIndexer::new(LivePart::fixed(memory.clone()));
+    match timeout(INDEX_LIMIT, indexer.catch_up()).await {
+        Ok(Ok(())) => {}
+        Ok(Err(error)) => tracing::debug!(%error, "the newest messages could not be indexed"),
+        Err(_) => tracing::warn!("not all messages are indexed yet: the newest ones may not be found"),
     }
 }
 

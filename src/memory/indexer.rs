@@ -16,7 +16,7 @@ use crate::crash;
 use crate::live::LivePart;
 use crate::origin::TurnOrigin;
 use crate::store::search_index::{self, NewIndexedMessage};
-use crate::store::{Connection, Durability, Store, StoreError, inbox, meta, now_ms, ownership};
+use crate::store::{Connection, Durability, Store, StoreError, inbox, log_purge, meta, now_ms, ownership};
 
 /// The pause between two writes.
 const WRITE_PAUSE: Duration = Duration::from_millis(20);
@@ -172,9 +172,13 @@ impl MessageIndexer {
             begins = false;
             sleep(WRITE_PAUSE).await;
         }
-        let done = |connection: &Connection| match meta::get(connection, meta::INDEX_PURGE)?.as_deref() {
-            Some(PURGING) => meta::set(connection, meta::INDEX_PURGE, ""),
-            _ => Ok(()),
+        let done = |connection: &Connection| {
+            // The write-ahead log still has the pages from which the terms were deleted.
+            log_purge::request();
+            match meta::get(connection, meta::INDEX_PURGE)?.as_deref() {
+                Some(PURGING) => meta::set(connection, meta::INDEX_PURGE, ""),
+                _ => Ok(()),
+            }
         };
         store.write(Durability::Logged, done).await
     }

@@ -11,7 +11,7 @@ use super::remember::remove;
 use super::{MemoryEntry, MemoryKind, Owner, word_index};
 use crate::chat::ChatMessage;
 use crate::store::forgetting::{self, ExposedMessage, FORGOTTEN};
-use crate::store::{Connection, StoreError, meta};
+use crate::store::{Connection, StoreError, log_purge, meta};
 use crate::text::{comparison_key, narrow, one_line};
 
 /// A session and one of its turns.
@@ -199,13 +199,22 @@ impl PendingRedactions {
         Ok(stored.and_then(|stored| serde_json::from_str(&stored).ok()).unwrap_or_default())
     }
 
-    /// Stores the redactions, and drops those of turns that have ended.
+    /// Stores the redactions, and drops those of turns that have ended or cannot know the memory: the store must not keep the words
+    /// of a memory for days because an unrelated turn waits for an approval.
     fn write(mut self, connection: &Connection) -> Result<(), StoreError> {
         let open = forgetting::running_turns(connection, Owner::everyone().as_str())?;
-        for (turns, _) in &mut self.0 {
-            turns.retain(|turn| open.contains(turn));
+        for (turns, detectors) in &mut self.0 {
+            let mut kept = BTreeSet::new();
+            for turn in std::mem::take(turns).into_iter().filter(|turn| open.contains(turn)) {
+                if may_know(connection, &turn, detectors)? {
+                    kept.insert(turn);
+                }
+            }
+            *turns = kept;
         }
         self.0.retain(|(turns, _)| !turns.is_empty());
+        // The write-ahead log still has the words that are dropped here, and the steps of a turn that ends.
+        log_purge::request();
         let stored = if self.0.is_empty() { String::new() } else { serde_json::to_string(&self)? };
         meta::set(connection, Self::KEY, &stored)
     }
@@ -217,6 +226,18 @@ impl PendingRedactions {
         }
         if is_known { std::mem::take(self).write(connection) } else { Ok(()) }
     }
+}
+
+/// Returns true if a turn that has not ended may know one of the memories. A parked turn continues from its steps alone, and its next
+/// prompt no longer has the memory.
+fn may_know(connection: &Connection, turn: &str, detectors: &[MentionDetector]) -> Result<bool, StoreError> {
+    let Some(texts) = forgetting::texts_of_parked_turn(connection, turn)? else { return Ok(true) };
+    Ok(texts.iter().any(|text| {
+        // In JSON, the mark of a line break would become a part of the next word.
+        let text = text.replace("\\n", " ").replace("\\t", " ");
+        let narrow = narrow(&text).to_lowercase();
+        detectors.iter().any(|it| it.may_be_in(&narrow) || it.is_named_in(&text) || it.is_quoted_in(&text))
+    }))
 }
 
 /// Schedules the redaction of the running turns of `owner`, and restarts parked turns that have read a forgotten memory.
@@ -392,6 +413,7 @@ mod tests {
         MemoryConfig, MemoryOrigin, MemorySource, NewMemoryEntry, RecallQuery, forget, recall, remember,
     };
     use crate::store::Store;
+    use crate::store::inbox::{self, NewInboxRow};
     use crate::store::{Durability, memories, messages, meta, ownership, turn_steps};
 
     #[test]
@@ -521,5 +543,35 @@ mod tests {
         assert!(b.contains(r#""content":"[forgotten]""#) && !b.contains("found:\"}"), "{b}");
         assert!(others.contains("Momo"), "the memory of another owner stays");
         assert_eq!((steps.matches("Momo").count(), hits), (1, 0), "{steps}");
+    }
+
+    #[tokio::test]
+    async fn the_words_of_a_memory_are_kept_only_for_turns_that_may_know_it() {
+        let (_folder, store) = Store::temporary();
+        let cat = entry(1, MemoryKind::Fact, "", "The cat is called Momo");
+        let work = move |connection: &Connection| -> Result<_, StoreError> {
+            let mut found = Vec::new();
+            // A parked turn and its last step, or a turn that runs.
+            for (step, is_parked) in [(r#"{"text":"the weather"}"#, true), (r#"{"text":"x\nMomo"}"#, true), ("", false)]
+            {
+                let turn = Uuid::now_v7();
+                inbox::insert(connection, &NewInboxRow::sample(turn, &turn.to_string()))?;
+                turn_steps::append(connection, turn, "note", step)?;
+                inbox::mark_running(connection, inbox::last_seq(connection)?)?;
+                if is_parked {
+                    inbox::mark_waiting(connection, turn)?;
+                }
+                redact_running_turns(connection, &Owner::gateway(), vec![MentionDetector::of_entry(&cat)])?;
+                found.push(meta::get(connection, PendingRedactions::KEY)?.unwrap_or_default().contains("momo"));
+                // A running turn that is parked later without the memory needs no redaction either.
+                inbox::mark_waiting(connection, turn)?;
+                connection.execute("DELETE FROM turn_steps WHERE turn = ?", [turn.to_string()])?;
+                PendingRedactions::read(connection)?.write(connection)?;
+                found.push(!meta::get(connection, PendingRedactions::KEY)?.unwrap_or_default().is_empty());
+            }
+            Ok(found)
+        };
+        let found = store.write(Durability::Logged, work).await.unwrap();
+        assert_eq!(found, [false, false, true, false, true, false]);
     }
 }

@@ -130,7 +130,7 @@ pub(super) fn fork(connection: &Connection, id: &str, session: Option<&str>) -> 
     let point = checkpoints::of_turn(connection, checkpoints::find_turn(connection, id)?)?;
     let copied = match session {
         // Nobody could write to such a session.
-        Some(session) if !sessions::is_chat_key(session) => Err(CheckpointError::InvalidKey(session.to_owned())),
+        Some(session) if !sessions::is_chat_key(session) => Err(CheckpointError::NoChat(session.to_owned())),
         Some(session) => checkpoints::fork(connection, &point, session).map(|copied| (session.to_owned(), copied)),
         None => fork_with_random_key(connection, &point),
     };

@@ -83,6 +83,8 @@ pub enum CheckpointError {
     Exists(String),
     #[error("{:?} is not a valid session key: {}", .0, SessionKey::RULE)]
     InvalidKey(String),
+    #[error("{0:?} names no chat in which the copy can go on; name a channel and a chat, such as cli:work")]
+    NoChat(String),
     #[error(transparent)]
     Store(#[from] StoreError),
 }
@@ -91,7 +93,7 @@ impl CheckpointError {
     /// Returns the stable code of the error.
     pub fn code(&self) -> &'static str {
         match self {
-            Self::InvalidId(_) | Self::InvalidKey(_) => "invalid",
+            Self::InvalidId(_) | Self::InvalidKey(_) | Self::NoChat(_) => "invalid",
             Self::Unknown(_) => "not_found",
             Self::Ambiguous { .. } => "ambiguous",
             Self::Running(_) | Self::Busy(_) => "running",

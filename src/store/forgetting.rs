@@ -8,13 +8,14 @@ use serde_json::{Value, json};
 
 use super::inbox::OPEN;
 use super::sql::{execute, select, select_optional, select_value};
-use super::{StoreError, messages, meta};
+use super::{StoreError, log_purge, messages, meta};
 
 /// The replacement for a removed text.
 pub const FORGOTTEN: &str = "[forgotten]";
 
 /// Counts a forgotten memory: text that was derived from an earlier state must not be stored any more.
 pub fn record(connection: &Connection) -> Result<(), StoreError> {
+    log_purge::request();
     meta::set(connection, meta::FORGET_COUNT, &(count(connection)? + 1).to_string())
 }
 
@@ -119,6 +120,17 @@ pub fn running_turns(connection: &Connection, owner: &str) -> Result<BTreeSet<St
     select(connection, &sql, [owner], |row| row.get(0))
 }
 
+/// Returns the texts of a parked turn, which continues from them: its steps, as JSON, and its messages. `None` for a turn that runs,
+/// whose process may know more than its steps.
+pub fn texts_of_parked_turn(connection: &Connection, turn: &str) -> Result<Option<Vec<String>>, StoreError> {
+    let mut running = connection.prepare_cached("SELECT 1 FROM inbox WHERE turn = ? AND state = 'running' LIMIT 1")?;
+    if running.exists([turn])? {
+        return Ok(None);
+    }
+    let sql = "SELECT body FROM turn_steps WHERE turn = ?1 UNION ALL SELECT content FROM inbox WHERE turn = ?1";
+    select(connection, sql, [turn], |row| row.get(0)).map(Some)
+}
+
 /// Calls `visit` with the turn and body of each step of turns that are dead or queued again, in the same conversations as
 /// [`running_turns`]. A retry continues from these steps.
 pub fn visit_resting_steps(
@@ -182,6 +194,7 @@ pub fn forget_steps(connection: &Connection, turn: &str) -> Result<(), StoreErro
         return Ok(());
     }
     let steps = execute(connection, "DELETE FROM turn_steps WHERE turn = ?", [turn])?;
+    log_purge::request();
     // A turn without tool calls has only two steps, its context and its answer, and no output files.
     if steps > 2 { mark_output(connection, turn) } else { Ok(()) }
 }
@@ -203,6 +216,7 @@ pub fn forget_delivered(connection: &Connection, turn: &str) -> Result<(), Store
     ] {
         execute(connection, sql, [turn, FORGOTTEN])?;
     }
+    log_purge::request();
     Ok(())
 }
 

@@ -34,6 +34,7 @@ pub mod inbox;
 pub mod inspection;
 pub mod job_runs;
 pub mod jobs;
+pub mod log_purge;
 pub mod losses;
 pub mod memories;
 pub mod memory_lines;

@@ -28,6 +28,7 @@ pub fn open(path: &Path) -> Result<OpenedDatabase, StoreError> {
         let reason = "a restore of this home was interrupted; run it again: daoyou restore FILE".to_owned();
         return Err(StoreError::Open { path: path.to_owned(), reason });
     }
+    files::make_writable(path);
     set_stale_log_aside(path)?;
     check_files(path)?;
     let checked = database::open_for_check(path)?;

@@ -3,13 +3,13 @@
 //! A condition such as `state = 'pending' AND state IN ('pending', 'sending')` is redundant on purpose: SQLite uses a partial
 //! index only if the query contains the index's own condition.
 
-use rusqlite::{Connection, params};
+use rusqlite::{Connection, ToSql, params};
 use uuid::Uuid;
 
 use super::sql::{
     execute, find_row, find_rows, read_uuid, select, select_optional, select_parsed, select_value, stored_row,
 };
-use super::{StoreError, now_ms};
+use super::{StoreError, log_purge, now_ms};
 
 /// The namespace of outbox ids (UUIDv5, RFC 9562).
 const NAMESPACE: Uuid = Uuid::from_u128(0x9d0e_6a52_7c1b_5f43_8a1e_3d5b_60f2_c7a4);
@@ -118,11 +118,22 @@ const WITHOUT_FORGOTTEN: &str = "iif(instr(body, '\"forget\":true'),
 
 /// `sending → sent`. Removes text that was forgotten meanwhile.
 pub fn mark_sent(connection: &Connection, id: Uuid, provider_id: Option<&str>) -> Result<(), StoreError> {
-    let sql = format!(
-        "UPDATE outbox SET state = 'sent', provider_id = ?, last_error = NULL, body = {WITHOUT_FORGOTTEN}
-             WHERE id = ? AND state = 'sending'"
-    );
-    execute(connection, &sql, params![provider_id, id.to_string()]).map(drop)
+    let set = "state = 'sent', provider_id = ?2, last_error = NULL";
+    end(connection, set, "state = 'sending'", params![id.to_string(), provider_id])
+}
+
+/// Changes a row that ends, as `set` says. A text that was forgotten meanwhile leaves the row, and the write-ahead log too.
+fn end(connection: &Connection, set: &str, condition: &str, parameters: &[&dyn ToSql]) -> Result<(), StoreError> {
+    let rows = format!("WHERE id = ?1 AND {condition}");
+    let sql = format!("UPDATE outbox SET {set} {rows} AND instr(body, '\"forget\":true') = 0");
+    if execute(connection, &sql, parameters)? > 0 {
+        return Ok(());
+    }
+    let sql = format!("UPDATE outbox SET {set}, body = {WITHOUT_FORGOTTEN} {rows}");
+    if execute(connection, &sql, parameters)? > 0 {
+        log_purge::request();
+    }
+    Ok(())
 }
 
 /// `sending → pending`, due at `next_at`.
@@ -169,11 +180,8 @@ pub fn made_due(connection: &Connection, channel: &str) -> Result<Vec<i64>, Stor
 
 /// Ends a row as `unknown` or `dead`.
 pub fn mark_ended(connection: &Connection, id: Uuid, state: &str, error: &str) -> Result<(), StoreError> {
-    let sql = format!(
-        "UPDATE outbox SET state = ?, last_error = ?, body = {WITHOUT_FORGOTTEN}
-             WHERE id = ? AND state IN ('sending', 'pending')"
-    );
-    execute(connection, &sql, params![state, error, id.to_string()]).map(drop)
+    let set = "state = ?2, last_error = ?3";
+    end(connection, set, "state IN ('sending', 'pending')", params![id.to_string(), state, error])
 }
 
 /// A delivery that the end of the process interrupted.

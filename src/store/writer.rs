@@ -7,15 +7,16 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use async_channel::{Receiver, Sender};
+use async_channel::{Receiver, Sender, WeakSender};
 use parking_lot::Mutex;
-use rusqlite::Connection;
 use rusqlite::config::DbConfig;
+use rusqlite::{Connection, MAIN_DB};
 use tokio::sync::oneshot;
 
 use super::error::describe;
 use super::health::DatabaseHealth;
 use super::high_water_mark::HighWaterMark;
+use super::log_purge::LogPurge;
 use super::{StoreError, inbox};
 
 /// The most writes in one commit.
@@ -125,6 +126,8 @@ struct WriterThread {
     on_commit: OnCommit,
     /// The length in bytes from which on the log is shortened next.
     longest_log: u64,
+    purge: LogPurge,
+    jobs: WeakSender<WriteJob>,
 }
 
 /// The handle of the writer thread.
@@ -143,8 +146,16 @@ impl Writer {
         on_commit: OnCommit,
     ) -> std::io::Result<Self> {
         let (jobs, queue) = async_channel::bounded(QUEUE_LIMIT);
-        let mut writer_thread =
-            WriterThread { connection, mark, health: health.clone(), on_commit, longest_log: MAX_LOG_BYTES };
+        let (longest_log, purge) = (MAX_LOG_BYTES, LogPurge::at_start());
+        let mut writer_thread = WriterThread {
+            connection,
+            mark,
+            health: health.clone(),
+            on_commit,
+            longest_log,
+            purge,
+            jobs: jobs.downgrade(),
+        };
         let thread = std::thread::Builder::new()
             .name("store-writer".to_owned())
             .spawn(move || writer_thread.write_groups(&queue))?;
@@ -208,6 +219,10 @@ impl WriterThread {
         let mut group = VecDeque::with_capacity(GROUP_LIMIT);
         let mut synchronous = Durability::Synced;
         let mut last_size = 0;
+        if self.connection.is_readonly(MAIN_DB).unwrap_or(true) {
+            self.purge.succeeded();
+        }
+        self.shorten_log();
         while let Ok(first) = queue.recv_blocking() {
             if last_size > 1 && queue.len() < last_size {
                 std::thread::sleep(GATHER);
@@ -243,12 +258,32 @@ impl WriterThread {
         }
     }
 
+    /// Sends the writer a job without work after `pause`, so that it tries again to empty the log, even without a further write.
+    fn retry_after(&self, pause: Duration) {
+        let jobs = self.jobs.clone();
+        let retry = move || {
+            std::thread::sleep(pause);
+            if let Some(jobs) = jobs.upgrade() {
+                // A full queue has other jobs, after which the writer tries again.
+                let _ = jobs.try_send(WriteJob::Alone(Box::new(|_| {})));
+            }
+        };
+        if let Err(error) = std::thread::Builder::new().name("store-retry".to_owned()).spawn(retry) {
+            tracing::debug!(%error, "the log of the database is emptied after the next write");
+        }
+    }
+
     /// Moves a long log into the database and restarts the log. SQLite itself does so only at a moment without readers, which never
-    /// comes under load.
+    /// comes under load. A short log is emptied as well if it must not keep deleted text.
     fn shorten_log(&mut self) {
+        self.purge.take_request();
         let length =
             self.connection.path().map(|path| std::fs::metadata(format!("{path}-wal")).map_or(0, |log| log.len()));
-        if length.is_none_or(|length| length < self.longest_log) || self.health.check().is_err() {
+        if length == Some(0) {
+            self.purge.succeeded();
+        }
+        let is_long = length.is_some_and(|length| length >= self.longest_log);
+        if !(is_long || self.purge.is_due()) || self.health.check().is_err() {
             return;
         }
         // Readers release the log within milliseconds; the writer does not wait for slower ones.
@@ -256,13 +291,21 @@ impl WriterThread {
             let mut statement = self.connection.prepare_cached("PRAGMA wal_checkpoint(TRUNCATE)")?;
             statement.query_row([], |row| row.get::<_, bool>(0).map(|is_busy| !is_busy))
         });
-        match (shortened, self.connection.busy_timeout(super::database::BUSY_TIMEOUT)) {
-            (Ok(true), Ok(())) => self.longest_log = MAX_LOG_BYTES,
-            (Ok(_), Ok(())) => self.longest_log = length.unwrap_or(0) + MAX_LOG_BYTES / 4,
+        let is_shortened = match (shortened, self.connection.busy_timeout(super::database::BUSY_TIMEOUT)) {
+            (Ok(is_shortened), Ok(())) => is_shortened,
             (Err(error), _) | (_, Err(error)) => {
                 self.health.observe_sqlite(&error);
-                tracing::warn!(%error, "the log of the database could not be shortened; retrying when it has grown");
-                self.longest_log = length.unwrap_or(0) + MAX_LOG_BYTES / 4;
+                tracing::warn!(%error, "the log of the database could not be shortened; retrying later");
+                false
+            }
+        };
+        if is_shortened {
+            self.longest_log = MAX_LOG_BYTES;
+            self.purge.succeeded();
+        } else {
+            self.longest_log = MAX_LOG_BYTES.max(length.unwrap_or(0) + MAX_LOG_BYTES / 4);
+            if let Some(pause) = self.purge.failed() {
+                self.retry_after(pause);
             }
         }
     }
