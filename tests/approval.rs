@@ -90,6 +90,10 @@ async fn a_denied_or_expired_call_is_an_error_for_the_model() {
     assert!(reply(&gateway, &id).await.contains("The owner denied exec: not today."));
     let late = send(&gateway, "boss", "office", &format!("/approve {code}")).await;
     assert_eq!(reply(&gateway, &late).await, format!("`{code}` is no longer open: denied."));
+    for command in ["/approve", "/deny"] {
+        let late = gateway.run(&["agent", "-m", &format!("{command} {code}")]).await;
+        assert_eq!((late.code, late.stdout), (Some(1), format!("`{code}` is no longer open: denied.\n")), "{command}");
+    }
 
     let gateway = Gateway::start(Setup::owned_by_boss(&model).set("approval.expires", "300ms")).await;
     let id = send(&gateway, "stranger", "c", "run").await;

@@ -81,6 +81,12 @@ async fn restoring_gives_the_model_the_history_up_to_that_turn() {
     assert_eq!((&restored["restored"], &restored["messages"]), (&json!(true), &json!(4)));
     let forked = gateway.json(&["turns", "fork", &one, "--session", "cli:other"]).await;
     assert_eq!((&forked["session"], &forked["messages"]), (&json!("cli:other"), &json!(2)));
+    for (key, fault) in
+        [("plain", "names no chat"), ("cli:", "names no chat"), ("cli:a ", "without spaces at its ends")]
+    {
+        let refused = gateway.run(&["turns", "fork", &one, "--session", key]).await;
+        assert!(refused.code == Some(1) && refused.stderr.contains(fault), "{refused:?}");
+    }
     gateway.up().await;
     gateway.ask("in", "c", "eight").await;
     assert_eq!(user_messages_given(&model, "eight"), ["one", "two", "eight"]);

@@ -4,6 +4,7 @@ use std::process::Stdio;
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
+use tokio::io::AsyncWriteExt;
 use tokio::task::block_in_place;
 
 use crate::support::exposition::scrape;
@@ -316,6 +317,35 @@ async fn agent_prints_a_reply_that_comes_while_it_stops() {
     until("the reply", async || shown().await.contains("\"late\"").then_some(())).await;
     gateway.stop().await;
     gateway.check_settled(&Witness::default()).await;
+}
+
+/// A chat with piped lines says that it was stopped before a reply. The reply is kept, and the next line was not taken.
+#[tokio::test(flavor = "multi_thread")]
+async fn piped_chat_says_that_it_stopped_before_a_reply() {
+    let (model, gate) = (Model::start().await, Gate::new());
+    model.on("slow", [Reply::text("at last").held_by(&gate)]);
+    let gateway = Gateway::new(Setup::new().model(&model));
+    gateway.write_config();
+    let mut command = gateway.command(&["chat"]);
+    let mut chatting = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut lines = chatting.stdin.take().unwrap();
+    lines.write_all(b"slow\nnext\n").await.unwrap();
+    gate.wait_arrived(1).await;
+    let pid = Pid::from_raw(i32::try_from(chatting.id().unwrap()).unwrap()).unwrap();
+    kill_process(pid, Signal::TERM).unwrap();
+    until("the drain", async || (gateway.run(&["status", "--ready"]).await.code == Some(1)).then_some(())).await;
+    gate.release(1);
+    let ended = deadline("the end", chatting.wait_with_output()).await.unwrap();
+    let said = String::from_utf8_lossy(&ended.stderr);
+    assert_eq!(
+        (ended.status.code(), ended.stdout.as_slice(), said.lines().count()),
+        (Some(1), &b""[..], 1),
+        "{ended:?}"
+    );
+    assert!(said.starts_with("Stopped before the reply came"), "{said}");
+    assert_eq!(model.count(), 1, "the next line was not taken");
+    let shown = gateway.json(&["sessions", "show", "cli:direct"]).await.to_string();
+    assert!(shown.contains("at last"), "{shown}");
 }
 
 /// Returns a model whose answers differ from what is typed, and a gate for the one that stalls.

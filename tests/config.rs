@@ -214,6 +214,16 @@ const WRONG: &[Row] = &[
         "DAOYOU_AGENT__MAX_TOKENS: agent.max_tokens: \"many\" is no such value; allowed: a whole number",
     ),
     (
+        "[providers.x]\nbase_url = \"https://x.example/v1\"\nheaders = { \"bad header\" = \"x\" }",
+        &[],
+        "C:3: providers.x.headers.\"bad header\": \"bad header\" is no name of a header; allowed: a name such as X-Title",
+    ),
+    (
+        "",
+        &[("DAOYOU_APPROVAL", "deny")],
+        "DAOYOU_APPROVAL: approval: approval is a table; name one of its keys, after DAOYOU_APPROVAL__; allowed: a table",
+    ),
+    (
         "",
         &[("DAOYOU_TOOLS__EXEC", "on")],
         "DAOYOU_TOOLS__EXEC: tools.exec: tools.exec is a table; name one of its keys",

@@ -133,13 +133,17 @@ impl Terminal {
     /// Runs the conversation until its end or `shutdown`, and restores the terminal.
     ///
     /// # Errors
-    ///
     /// The output is closed, or the gateway is gone.
     pub async fn run(mut self, shutdown: CancellationToken) -> Result<TerminalExit, StartError> {
         let exit = tokio::select! {
             exit = self.converse(&shutdown) => exit,
-            // The shutdown does not wait for a conversation that is blocked in its output.
-            () = stuck_after(&shutdown) => Ok(TerminalExit::Shutdown),
+            // The shutdown does not wait for a conversation that is blocked in its output, or waits to send a line again.
+            () = stuck_after(&shutdown) => {
+                if self.turn.is_some() || self.unsent.is_some() {
+                    self.record_failure();
+                }
+                Ok(TerminalExit::Shutdown)
+            }
         };
         self.setup.interrupt.disarm();
         self.setup.console.restore();
@@ -155,7 +159,10 @@ impl Terminal {
         self.ask().await?;
         let exit = loop {
             match self.step(shutdown).await {
-                TerminalEvent::Shutdown => break TerminalExit::Shutdown,
+                TerminalEvent::Shutdown => {
+                    self.report_unanswered().await?;
+                    break TerminalExit::Shutdown;
+                }
                 TerminalEvent::Event(event) => self.show_event(&event).await?,
                 TerminalEvent::ScreenDelivery(Some(delivery)) => self.deliver(delivery).await?,
                 TerminalEvent::ScreenDelivery(None) => self.reconnect().await?,
@@ -321,6 +328,17 @@ impl Terminal {
             self.show_fault(&fill(self.painter.texts.not_taken, &[&clean_line(&message.content)])).await?;
         }
         Err(error)
+    }
+
+    /// Reports the piped line that a shutdown leaves without a reply.
+    async fn report_unanswered(&mut self) -> Result<(), OutputClosed> {
+        let fault = match &self.unsent {
+            _ if self.setup.console.style.live => return Ok(()),
+            Some(message) => fill(self.painter.texts.not_taken, &[&clean_line(&message.content)]),
+            None if self.turn.is_some() => self.painter.texts.stopped_early.to_owned(),
+            None => return Ok(()),
+        };
+        self.show_fault(&fault).await
     }
 
     /// Ends the turn if it is over.

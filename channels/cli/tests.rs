@@ -239,6 +239,29 @@ async fn a_failed_turn_of_a_piped_line_is_a_failure() {
 }
 
 #[tokio::test]
+async fn a_piped_line_that_a_shutdown_leaves_without_a_reply_is_a_failure() {
+    for (style, expected) in [(TerminalStyle::PLAIN, true), (LIVE, false)] {
+        let inbox = ScriptedInbox::new(|_| ScriptedAnswer::Hold);
+        let (user, channel, shutdown) = converse(&inbox, style);
+        user.types(b"slow\nnext\n");
+        inbox.reached(1).await;
+        shutdown.cancel();
+        assert_eq!(exit_of(&channel).await, TerminalExit::Shutdown);
+        let said = user.err.text().matches("Stopped before the reply came").count();
+        assert_eq!((said == 1, user.has_failed.load(Ordering::Relaxed)), (expected, expected), "{}", user.err.text());
+    }
+}
+
+#[tokio::test]
+async fn a_shutdown_without_a_piped_line_is_no_failure() {
+    let inbox = ScriptedInbox::new(|_| ScriptedAnswer::Hold);
+    let (user, channel, shutdown) = converse(&inbox, TerminalStyle::PLAIN);
+    shutdown.cancel();
+    assert_eq!(exit_of(&channel).await, TerminalExit::Shutdown);
+    assert_eq!((user.err.text().as_str(), user.has_failed.load(Ordering::Relaxed)), ("", false));
+}
+
+#[tokio::test]
 async fn a_turn_is_streamed_and_its_reply_not_printed_twice() {
     let inbox = ScriptedInbox::new(|_| ScriptedAnswer::Hold);
     let (user, channel, _shutdown) = converse(&inbox, LIVE);

@@ -14,6 +14,9 @@ texts! {
         sent_again: "{} (sent again after {} s)", "{}（{} 秒后重新发送）";
         not_stopped: "Not stopped: {}", "未能停止：{}";
         reply_lost: "The reply is lost to this terminal: {}", "此终端收不到回复：{}";
+        stopped_early:
+            "Stopped before the reply came: it is kept for the next terminal of this conversation, and the lines after it were not sent",
+            "回复到达之前已停止：回复会保留给本会话的下一个终端，其后的各行没有发送";
         line_too_long: "a message longer than {} bytes was left out", "超过 {} 字节的消息已被略去";
         line_not_utf8: "a line that is not UTF-8 was left out", "非 UTF-8 的一行已被略去";
         starts_anew: "(the answer starts anew)", "（回答重新开始）";

@@ -211,7 +211,7 @@ impl WebhookState {
         // A buffer that grows leaves places behind, which the budget for bodies does not count. What is announced and does not
         // arrive takes no memory, because the system provides a page when it is written.
         let mut whole = Vec::new();
-        whole.try_reserve_exact(usize::try_from(announced).unwrap_or(usize::MAX)).map_err(no_memory)?;
+        whole.try_reserve_exact(usize::try_from(announced).unwrap_or(usize::MAX)).map_err(|error| no_memory(&error))?;
         let reading = async {
             while let Some(chunk) = stream.next().await {
                 let chunk = chunk.map_err(|error| HttpError::bad_request(format!("the body broke off: {error}")))?;
@@ -221,7 +221,10 @@ impl WebhookState {
                 if let Some(check) = &mut check {
                     check.update(&chunk);
                 }
-                whole.try_reserve(chunk.len()).map_err(no_memory)?;
+                if whole.capacity() - whole.len() < chunk.len() {
+                    // Without an announced length, the buffer grows by little more than what has arrived.
+                    whole.try_reserve_exact(chunk.len().max(whole.len() / 4)).map_err(|error| no_memory(&error))?;
+                }
                 whole.extend_from_slice(&chunk);
             }
             Ok(())
@@ -311,7 +314,7 @@ fn content_length(headers: &HeaderMap) -> Option<u64> {
     headers.get(header::CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
 }
 
-fn no_memory(error: TryReserveError) -> HttpError {
+fn no_memory(error: &TryReserveError) -> HttpError {
     tracing::warn!(%error, "no memory for a request's body");
     HttpError::new(StatusCode::SERVICE_UNAVAILABLE, "memory", "there is no memory left for the body")
 }

@@ -145,7 +145,9 @@ fn undeliverable_heartbeat(config: &Config) -> Option<String> {
 
 /// Checks `[channels.email]`, and the owner's addresses.
 fn email(config: &Config) -> Vec<SettingFault> {
-    let owners = email_owners(config).filter(|(_, owner)| !is_address(owner)).map(|(number, owner)| {
+    // An entry without an address has a fault of its own already.
+    let named = email_owners(config).filter(|(_, owner)| !owner.is_empty());
+    let owners = named.filter(|(_, owner)| !is_address(owner)).map(|(number, owner)| {
         let wrong = format!("entry {number} is \"email:\" and {}, which is no address", quoted(owner));
         SettingFault::new(&["owner.identities"], wrong, OWNER_ADDRESS)
     });
@@ -160,7 +162,7 @@ fn email_owners(config: &Config) -> impl Iterator<Item = (usize, &str)> {
 
 /// Checks `owner.notify`: it may be an address, or the Message-ID of a thread's first mail.
 fn email_notify(config: &Config) -> Option<SettingFault> {
-    let chat = config.owner.notify.strip_prefix("email:")?;
+    let chat = config.owner.notify.strip_prefix("email:").filter(|chat| !chat.is_empty())?;
     let is_thread = chat.starts_with('<') && chat.ends_with('>') && chat.contains('@');
     if !is_address(chat) && !is_thread {
         let wrong = format!("{} is no address", quoted(chat));

@@ -2,12 +2,15 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::fs::File;
-use std::io::{ErrorKind, Read};
-use std::os::unix::fs::PermissionsExt;
+use std::fs::{File, OpenOptions};
+use std::io::{self, ErrorKind, Read};
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use daoyou_channels::settings::{SettingFault, join_key};
+use rustix::fs::OFlags;
 use serde_json::Value;
 
 use super::check::check;
@@ -24,6 +27,12 @@ const MAX_BYTES: u64 = 1_000_000;
 
 /// The mode with which a draft will be written.
 const PRIVATE: u32 = 0o600;
+
+/// The time within which a pipe must be written to its end. A program may ask for a passphrase before it writes.
+const PIPE_LIMIT: Duration = Duration::from_secs(30);
+
+/// The interval at which a pipe is read while it holds nothing.
+const PIPE_PACE: Duration = Duration::from_millis(20);
 
 /// The configuration file to read.
 #[derive(Clone, Copy, Debug)]
@@ -295,12 +304,18 @@ fn read_file(source: ConfigSource<'_>) -> Result<(String, u32), ReadFailure> {
     if meta.is_dir() {
         return Err(ReadFailure::Wrong(None, "is a folder".to_owned()));
     }
-    // A file that the user named may be a pipe; opening any other pipe would wait for a writer.
+    // A file that the user named may be a pipe; any other pipe would only wait for a writer.
     if !meta.is_file() && matches!(source, ConfigSource::IfPresent(_)) {
         return Err(ReadFailure::Wrong(None, "is not a file".to_owned()));
     }
-    let mut bytes = Vec::new();
-    File::open(path).map_err(wrong)?.take(MAX_BYTES + 1).read_to_end(&mut bytes).map_err(wrong)?;
+    let read = match meta.file_type().is_fifo() {
+        true => read_pipe(path, PIPE_LIMIT),
+        false => File::open(path).and_then(|file| {
+            let mut bytes = Vec::new();
+            file.take(MAX_BYTES + 1).read_to_end(&mut bytes).map(|_| bytes)
+        }),
+    };
+    let bytes = read.map_err(wrong)?;
     if bytes.len() as u64 > MAX_BYTES {
         return Err(ReadFailure::Wrong(None, format!("is larger than {MAX_BYTES} bytes")));
     }
@@ -310,6 +325,28 @@ fn read_file(source: ConfigSource<'_>) -> Result<(String, u32), ReadFailure> {
         ReadFailure::Wrong(Some(line), "the text is not UTF-8".to_owned())
     })?;
     Ok((text, meta.permissions().mode()))
+}
+
+/// Reads a pipe until its writer has closed it, as far as a configuration may be long. The pipe is opened without a wait for a writer,
+/// because there may never be one.
+///
+/// # Errors
+/// The pipe cannot be read, or nobody has written it to its end within `patience`.
+pub(super) fn read_pipe(path: &Path, patience: Duration) -> io::Result<Vec<u8>> {
+    let mut pipe = OpenOptions::new().read(true).custom_flags(OFlags::NONBLOCK.bits().cast_signed()).open(path)?;
+    let (begun, mut had_writer, mut bytes) = (Instant::now(), false, Vec::new());
+    while begun.elapsed() < patience {
+        match pipe.by_ref().take(MAX_BYTES + 1 - bytes.len() as u64).read_to_end(&mut bytes) {
+            // There is a writer, which has not written all of it yet.
+            Err(error) if error.kind() == ErrorKind::WouldBlock => had_writer = true,
+            Err(error) => return Err(error),
+            Ok(_) if had_writer || !bytes.is_empty() => return Ok(bytes),
+            Ok(_) => {}
+        }
+        thread::sleep(PIPE_PACE);
+    }
+    let reason = if had_writer { "its writer does not close this pipe" } else { "nobody writes to this pipe" };
+    Err(io::Error::new(ErrorKind::TimedOut, reason))
 }
 
 fn whole_file(path: &Path, line: Option<usize>, wrong: String) -> ConfigFault {

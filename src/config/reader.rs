@@ -100,7 +100,7 @@ impl<'a> ConfigReader<'a> {
             "LOG" => "LOG__LEVEL",
             rest => rest,
         };
-        if !rest.contains("__") && !sets_first_level(rest, value) {
+        if !rest.contains("__") && !is_first_level(rest) {
             let key = key_with_dots(SettingShape::config(), "", &rest.to_lowercase());
             let meant = |key: String| {
                 let right = key.to_uppercase().replace('.', "__");
@@ -350,11 +350,9 @@ fn unknown(origin: SettingOrigin, path: &str, name: &str, keys: &BTreeMap<String
     )
 }
 
-/// Returns true if a variable sets a key of the first level: a list, or a table that is written as TOML. `name` is without the prefix.
-fn sets_first_level(name: &str, value: &str) -> bool {
-    let SettingShape::Table(keys, _) = SettingShape::config() else { return false };
-    keys.get(&name.to_lowercase())
-        .is_some_and(|shape| !matches!(shape, SettingShape::Table(..) | SettingShape::Map(_)) || is_toml(shape, value))
+/// Returns true if a variable is named after a key of the first level. `name` is without the prefix.
+fn is_first_level(name: &str) -> bool {
+    matches!(SettingShape::config(), SettingShape::Table(keys, _) if keys.contains_key(&name.to_lowercase()))
 }
 
 /// Returns true if the value of a variable is a list or a table in TOML, as the key expects.

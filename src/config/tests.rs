@@ -4,10 +4,14 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+use std::thread;
+use std::time::Duration;
 
 use daoyou_channels::settings::join_key;
 use proptest::prelude::*;
+use rustix::fs::{CWD, FileType, mknodat};
 
+use super::load::read_pipe;
 use super::shape::SettingShape;
 use super::*;
 
@@ -225,6 +229,25 @@ fn only_a_file_that_the_user_named_must_exist() {
     let dir = tempfile::tempdir().unwrap();
     let faults = load(ConfigSource::IfPresent(dir.path()), &[].into()).unwrap_err();
     assert!(faults[0].to_string().ends_with(": is a folder"), "{}", faults[0]);
+}
+
+#[test]
+fn a_pipe_is_read_to_its_end_unless_nobody_writes_to_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let pipe = dir.path().join("pipe");
+    mknodat(CWD, &pipe, FileType::Fifo, 0o600.into(), 0).unwrap();
+    let error = read_pipe(&pipe, Duration::ZERO).unwrap_err();
+    assert_eq!(error.to_string(), "nobody writes to this pipe");
+    // Open for both, so that it does not wait for a reader.
+    let writer = fs::File::options().read(true).write(true).open(&pipe).unwrap();
+    let error = read_pipe(&pipe, Duration::from_millis(1)).unwrap_err();
+    assert_eq!(error.to_string(), "its writer does not close this pipe");
+    drop(writer);
+    let to = pipe.clone();
+    // Waits for the reader.
+    let writing = thread::spawn(move || fs::write(to, "[log]\n").unwrap());
+    assert_eq!(read_pipe(&pipe, Duration::from_secs(60)).unwrap(), b"[log]\n");
+    writing.join().unwrap();
 }
 
 #[test]

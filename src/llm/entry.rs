@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use daoyou_channels::settings::{Secret, SettingFault};
+use daoyou_channels::settings::{Secret, SettingFault, join_key};
 use parking_lot::Mutex;
 use reqwest::Url;
 use tokio::sync::OnceCell;
@@ -205,7 +205,7 @@ impl KnownService {
 }
 
 pub(super) fn fault(name: &str, key: &str, wrong: &str) -> SettingFault {
-    SettingFault::new(&[&format!("providers.{name}.{key}")], wrong, "")
+    SettingFault::new(&[&format!("{}.{key}", join_key("providers", name))], wrong, "")
 }
 
 /// Returns false for an empty value and for the `your-api-key` of an example.

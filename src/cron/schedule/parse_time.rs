@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use daoyou_channels::settings::Span;
-use jiff::civil::DateTime;
+use jiff::civil::{Date, DateTime};
 use jiff::fmt::temporal::Pieces;
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp, Zoned};
@@ -25,6 +25,8 @@ pub(super) fn parse_time(text: &str, now: Timestamp, zone: &TimeZone) -> Result<
     }
     let at = match parse_timestamp(text, zone)? {
         Some(at) => at,
+        None if is_in_last_year(text) => Timestamp::MAX,
+        None if has_impossible_date(text) => return Err(unreadable("there is no such date")),
         None => match parse_wait(text) {
             Some(wait) => later(now, wait),
             None => {
@@ -123,6 +125,20 @@ fn parse_timestamp(text: &str, zone: &TimeZone) -> Result<Option<Timestamp>, Sch
     }
     let exact = text.parse::<Timestamp>().or_else(|_| text.parse::<Zoned>().map(|zoned| zoned.timestamp()));
     Ok(exact.ok().or_else(|| time_expression::instant_at(text.parse::<DateTime>().ok()?, zone)))
+}
+
+/// Returns true for a date in the last year that can be represented. Its last days are no moments in every zone.
+fn is_in_last_year(text: &str) -> bool {
+    Pieces::parse(text).is_ok_and(|pieces| pieces.date().year() == Date::MAX.year())
+}
+
+/// Returns true for a text that begins with a date of the form `2027-02-29` that no calendar has.
+fn has_impossible_date(text: &str) -> bool {
+    let is_dated = |date: &&str| {
+        let fits = |(at, byte): (usize, u8)| if matches!(at, 4 | 7) { byte == b'-' } else { byte.is_ascii_digit() };
+        date.bytes().enumerate().all(fits)
+    };
+    text.get(..10).filter(is_dated).is_some_and(|date| date.parse::<Date>().is_err())
 }
 
 /// `20m`, `1h 30m`, `2 days`, `20分钟`.
@@ -249,7 +265,13 @@ mod tests {
             ("soon", "no time that can be read"),
             ("25:00", "no time that can be read"),
             ("", "no time that can be read"),
-            ("2026-02-30 09:00", "no time that can be read"),
+            ("2026-02-30 09:00", "no time that can be read: there is no such date"),
+            ("2027-02-29T00:00:00Z", "no time that can be read: there is no such date. It is"),
+            ("2027-13-01T00:00:00+08:00", "no time that can be read: there is no such date"),
+            ("2027-02-29", "there is no such date"),
+            ("9999-12-31T23:59:59Z", "further off than 100 years"),
+            ("9999-12-31", "further off than 100 years"),
+            ("9999-12-31 23:59", "further off than 100 years"),
         ] {
             let error = parse_time(words, now, &zone).expect_err(words).to_string();
             assert!(error.contains(expected), "{words}: {error}");

@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use daoyou_channels::settings::Secret;
+use daoyou_channels::settings::{Secret, join_key};
 use jiff::Timestamp;
 use jiff::fmt::rfc2822::DateTimeParser;
 use parking_lot::Mutex;
@@ -567,7 +567,7 @@ fn headers(config: &ProviderConfig, dialect: &dyn Dialect) -> Result<HeaderMap, 
         insert("api_key", name, value)?;
     }
     for (name, value) in &config.headers {
-        let key = format!("headers.{name}");
+        let key = join_key("headers", name);
         let name = HeaderName::try_from(name.as_str()).map_err(|_| format!("{key}: is no name of a header"))?;
         insert(&key, name, value.expose().to_owned())?;
     }

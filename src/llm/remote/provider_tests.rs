@@ -398,7 +398,7 @@ fn addresses_and_keys_that_cannot_be_used_are_named() {
     );
     assert_eq!(
         wrong(&|config| drop(config.headers.insert("a b".to_owned(), Secret::new("c")))),
-        "headers.a b: is no name of a header"
+        "headers.\"a b\": is no name of a header"
     );
     for url in ["", "nonsense", "ftp://a.example/v1"] {
         assert!(wrong(&|config| config.base_url = Some(url.to_owned())).starts_with("base_url: "), "{url}");

@@ -66,7 +66,9 @@ pub(super) async fn answer(
         AnswerOutcome::Unknown => {
             return Ok(CommandReply::failed(fill(phrases.approval_unknown, &[code]), "no_such_approval"));
         }
-        AnswerOutcome::Over(state) => return Ok(fill(phrases.approval_over, &[code, state.as_str()]).into()),
+        AnswerOutcome::Over(state) => {
+            return Ok(CommandReply::failed(fill(phrases.approval_over, &[code, state.as_str()]), "approval_over"));
+        }
         AnswerOutcome::Elsewhere => return Ok(phrases.approval_elsewhere.to_owned().into()),
         AnswerOutcome::Done(known) => known,
     };
