@@ -51,9 +51,9 @@ struct Body {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     /// The sender is not authenticated yet.
-    Unproven,
+    Unauthenticated,
     /// The sender is authenticated.
-    Proven,
+    Authenticated,
     /// The budget ended the body to make room for others.
     Ended,
 }
@@ -69,7 +69,7 @@ impl BodyBudget {
         let mut state = self.state.lock();
         let id = state.next_id;
         state.next_id += 1;
-        state.bodies.insert(id, Body { since: Instant::now(), held: 0, phase: Phase::Unproven, waker: None });
+        state.bodies.insert(id, Body { since: Instant::now(), held: 0, phase: Phase::Unauthenticated, waker: None });
         BodyShare(Arc::new(Entry { budget: Arc::clone(self), id }))
     }
 
@@ -97,7 +97,7 @@ impl BodyBudgetState {
         let rank = |(id, body): (&u64, &Body)| {
             let held = if *id == of { body.held.saturating_add(bytes) } else { body.held };
             let age = u64::try_from(body.since.elapsed().as_millis()).unwrap_or(u64::MAX).saturating_add(1);
-            (body.phase == Phase::Unproven && held > 0).then(|| (held.saturating_mul(age), held, *id))
+            (body.phase == Phase::Unauthenticated && held > 0).then(|| (held.saturating_mul(age), held, *id))
         };
         let mut ranks: Vec<_> = self.bodies.iter().filter_map(rank).collect();
         ranks.sort_unstable_by(|one, other| other.cmp(one));
@@ -181,15 +181,15 @@ impl BodyShare {
     }
 
     /// Returns true if the sender is authenticated.
-    pub fn is_proven(&self) -> bool {
-        self.0.budget.state.lock().phase(self.0.id) == Phase::Proven
+    pub fn is_authenticated(&self) -> bool {
+        self.0.budget.state.lock().phase(self.0.id) == Phase::Authenticated
     }
 
     /// Marks the sender as authenticated. The budget never ends such a body to make room.
-    pub fn proven(&self) {
+    pub fn mark_authenticated(&self) {
         let mut state = self.0.budget.state.lock();
         if let Some(body) = state.bodies.get_mut(&self.0.id).filter(|body| body.phase != Phase::Ended) {
-            body.phase = Phase::Proven;
+            body.phase = Phase::Authenticated;
         }
     }
 }
@@ -218,9 +218,9 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn the_largest_and_oldest_bodies_without_proof_make_room() {
         let budget = BodyBudget::new(ByteSize(1_600));
-        let [old, proven] = [(); 2].map(|()| budget.share());
-        proven.proven();
-        proven.take(800).unwrap();
+        let [old, authenticated] = [(); 2].map(|()| budget.share());
+        authenticated.mark_authenticated();
+        authenticated.take(800).unwrap();
         old.take(200).unwrap();
         tokio::time::advance(Duration::from_secs(10)).await;
         let [large, small] = [(); 2].map(|()| budget.share());
@@ -230,33 +230,33 @@ mod tests {
         let honest = budget.share();
         honest.take(100).unwrap();
         assert_eq!(
-            [&large, &old, &small, &proven].map(is_ended),
+            [&large, &old, &small, &authenticated].map(is_ended),
             [false, true, false, false],
             "200 bytes for 11 seconds"
         );
         honest.take(290).unwrap();
-        assert_eq!([&large, &old, &small, &proven].map(is_ended), [true, true, false, false]);
+        assert_eq!([&large, &old, &small, &authenticated].map(is_ended), [true, true, false, false]);
         assert_eq!(budget.used(), 800 + 10 + 390);
         assert_eq!(large.take(1).unwrap_err().status, 503);
-        drop((large, old, small, proven, honest));
+        drop((large, old, small, authenticated, honest));
         assert_eq!((budget.used(), budget.state.lock().bodies.len()), (0, 0));
     }
 
     #[tokio::test(start_paused = true)]
     async fn an_oversized_request_does_not_evict_smaller_ones() {
         let budget = BodyBudget::new(ByteSize(1_000));
-        let [one, other, proven] = [(); 3].map(|()| budget.share());
+        let [one, other, authenticated] = [(); 3].map(|()| budget.share());
         one.take(400).unwrap();
         let fault = other.take(900).unwrap_err();
         assert_eq!((fault.status.as_u16(), fault.retry_after.is_some(), is_ended(&one)), (503, true, false));
-        proven.proven();
-        proven.take(600).unwrap();
+        authenticated.mark_authenticated();
+        authenticated.take(600).unwrap();
         let another = budget.share();
-        another.proven();
+        another.mark_authenticated();
         another.take(399).unwrap();
         assert!(is_ended(&one), "proof goes before no proof");
-        assert_eq!(another.take(2).unwrap_err().status, 503, "what is proven ends nothing that is proven");
-        assert!(!is_ended(&proven) && !is_ended(&another));
+        assert_eq!(another.take(2).unwrap_err().status, 503, "an authenticated body never ends another one");
+        assert!(!is_ended(&authenticated) && !is_ended(&another));
         another.take(1).unwrap();
     }
 
@@ -277,7 +277,7 @@ mod tests {
             for (at, bytes, action) in steps {
                 match action {
                     0 => shares[at] = budget.share(),
-                    1 => shares[at].proven(),
+                    1 => shares[at].mark_authenticated(),
                     _ => drop(shares[at].take(bytes)),
                 }
                 let held: u64 = budget.state.lock().bodies.values().map(|body| body.held).sum();

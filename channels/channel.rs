@@ -69,9 +69,9 @@ pub enum SendError {
     /// login. The failure does not count as an attempt; `after` is the time until the next one.
     #[error("{reason}")]
     Held { after: Duration, reason: String },
-    /// The recipient is absent (a closed terminal). The message waits for [`Channel::present`], and no attempt is counted.
-    #[error("the channel is away")]
-    Away,
+    /// The recipient is absent (a closed terminal). The message waits for [`Channel::wait_for_recipient`], and no attempt is counted.
+    #[error("the recipient is absent")]
+    RecipientAbsent,
 }
 
 impl From<Refusal> for SendError {
@@ -81,32 +81,45 @@ impl From<Refusal> for SendError {
     }
 }
 
-/// The receiving and delivering half of a channel whose clients fetch their replies from the store. Its requests arrive by
-/// routes, and the channel sends nothing itself.
-#[derive(Default)]
-pub struct PickupDelivery {
+/// A channel whose clients fetch their replies from the store. Its requests arrive by routes, and the channel sends nothing itself.
+pub struct PickupChannel {
+    name: &'static str,
+    refusal: &'static str,
     /// Set at the first start. A later start brings the same inbox.
     inbox: OnceLock<Arc<dyn Inbox>>,
 }
 
-impl PickupDelivery {
-    /// Reports the channel as started and waits for the shutdown.
-    pub async fn run(&self, context: ChannelContext) {
+impl PickupChannel {
+    /// Creates the channel `name`. `refusal` is the error for a message that belongs to no request.
+    pub fn new(name: &'static str, refusal: &'static str) -> Self {
+        Self { name, refusal, inbox: OnceLock::new() }
+    }
+}
+
+#[async_trait]
+impl Channel for PickupChannel {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn resend(&self) -> Resend {
+        Resend::Again
+    }
+
+    async fn start(&self, context: ChannelContext) -> Result<(), StartError> {
         let _ = self.inbox.set(context.inbox.clone());
         (context.started)();
         context.shutdown.cancelled().await;
+        Ok(())
     }
 
     /// Accepts a message that belongs to a request. The message stays in the store, where the request finds it.
-    ///
-    /// # Errors
-    /// Fails with `refusal` for every other message, or if the store cannot be read.
-    pub async fn deliver(&self, message: &OutboundMessage, refusal: &str) -> Result<Receipt, SendError> {
+    async fn send(&self, message: &OutboundMessage) -> Result<Receipt, SendError> {
         let is_for_asker = match self.inbox.get() {
             Some(inbox) if !message.context.is_picked_up => inbox.is_for_asker(message).await?,
             _ => message.context.is_picked_up,
         };
-        if is_for_asker { Ok(Receipt::default()) } else { Err(SendError::Permanent { reason: refusal.to_owned() }) }
+        is_for_asker.then(Receipt::default).ok_or_else(|| SendError::Permanent { reason: self.refusal.to_owned() })
     }
 }
 
@@ -141,8 +154,8 @@ pub trait Channel: Send + Sync + 'static {
         self.send(message).await
     }
 
-    /// Completes when deliveries that ended with [`SendError::Away`] are worth another attempt.
-    async fn present(&self) {
+    /// Completes when deliveries that ended with [`SendError::RecipientAbsent`] are worth another attempt.
+    async fn wait_for_recipient(&self) {
         std::future::pending::<()>().await;
     }
 

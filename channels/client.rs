@@ -1,8 +1,12 @@
-//! The client of an HTTP request, and the headers that it may send only once.
+//! The client of an HTTP request, the headers that it may send only once, and the wait that a response asks for.
 
 use std::net::{IpAddr, Ipv4Addr};
+use std::time::Duration;
 
+use axum::http::header::RETRY_AFTER;
 use axum::http::{HeaderMap, HeaderValue};
+use jiff::Timestamp;
+use jiff::fmt::rfc2822::DateTimeParser;
 
 use crate::message::Trust;
 
@@ -53,6 +57,16 @@ pub(crate) fn single_header<'a>(headers: &'a HeaderMap, name: &str) -> Result<Op
         None => Ok(value),
         Some(_) => Err(format!("the header {name} occurs more than once")),
     }
+}
+
+/// Returns the wait that `Retry-After` asks for, in seconds or as a date (RFC 9110, section 10.2.3). It is zero for a past date.
+pub fn retry_after(headers: &HeaderMap, now: Timestamp) -> Option<Duration> {
+    let text = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
+    if let Ok(seconds) = text.parse() {
+        return Duration::try_from_secs_f64(seconds).ok();
+    }
+    let date = DateTimeParser::new().parse_timestamp(text).ok()?;
+    Some(Duration::try_from(date.duration_since(now)).unwrap_or_default())
 }
 
 #[cfg(test)]

@@ -9,8 +9,11 @@ use std::collections::HashSet;
 use std::fmt;
 
 use serde::de::{DeserializeOwned, DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
+use serde_json::Value;
 
-/// The most characters of a key that an error shows.
+use crate::http_error::HttpError;
+
+/// The maximum number of characters of a key that an error shows.
 const SHOWN_CHARS: usize = 64;
 
 /// Parses `text` as JSON and rejects an object, at any depth, with a duplicate key.
@@ -20,6 +23,14 @@ const SHOWN_CHARS: usize = 64;
 pub fn from_str<T: DeserializeOwned>(text: &str) -> serde_json::Result<T> {
     check_keys(text)?;
     serde_json::from_str(text)
+}
+
+/// Parses the body of a request as JSON, whatever its content type.
+///
+/// # Errors
+/// 400 with line and column if the body is not JSON, is nested too deep, or has a duplicate key.
+pub(crate) fn parse_body(text: &str) -> Result<Value, HttpError> {
+    from_str(text).map_err(|error| HttpError::bad_request(format!("the body is not valid JSON: {error}")))
 }
 
 /// Describes the fault of a line that was parsed on its own: with its column, and without the parser's line number, which is 1 for
@@ -73,6 +84,15 @@ impl<'de> DeserializeSeed<'de> for UniqueKeys<'_> {
     }
 }
 
+/// Implements the visits of values that hold no others.
+macro_rules! discard {
+    ($($visit:ident($value:ty))*) => {$(
+        fn $visit<E>(self, _: $value) -> Result<(), E> {
+            Ok(())
+        }
+    )*};
+}
+
 impl<'de> Visitor<'de> for UniqueKeys<'_> {
     type Value = ();
 
@@ -84,25 +104,7 @@ impl<'de> Visitor<'de> for UniqueKeys<'_> {
         Ok(())
     }
 
-    fn visit_bool<E>(self, _: bool) -> Result<(), E> {
-        Ok(())
-    }
-
-    fn visit_i64<E>(self, _: i64) -> Result<(), E> {
-        Ok(())
-    }
-
-    fn visit_u64<E>(self, _: u64) -> Result<(), E> {
-        Ok(())
-    }
-
-    fn visit_f64<E>(self, _: f64) -> Result<(), E> {
-        Ok(())
-    }
-
-    fn visit_str<E>(self, _: &str) -> Result<(), E> {
-        Ok(())
-    }
+    discard!(visit_bool(bool) visit_i64(i64) visit_u64(u64) visit_f64(f64) visit_str(&str));
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<(), A::Error> {
         let mut index = 0;
@@ -134,7 +136,7 @@ struct JsonKey<'a>(#[serde(borrow)] Cow<'a, str>);
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
-    use serde_json::{Value, json};
+    use serde_json::json;
 
     use super::*;
 

@@ -36,7 +36,7 @@ pub mod webhook;
 pub mod conformance;
 
 pub use body_budget::{BodyBudget, BodyShare};
-pub use channel::{Channel, ChannelContext, PickupDelivery, Receipt, Resend, SendError, StartError};
+pub use channel::{Channel, ChannelContext, PickupChannel, Receipt, Resend, SendError, StartError};
 pub use client::{ClientAddr, ClientSender};
 pub use event::{EventSource, SessionEvent, TurnEvent};
 pub use finding::{Finding, Severity};

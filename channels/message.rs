@@ -20,7 +20,7 @@ pub struct SessionKey(String);
 impl SessionKey {
     /// The rule of [`SessionKey::is_valid_choice`] in words.
     pub const RULE: &str = "a key is one line of 1 to 1200 characters, such as cli:work, without spaces at its ends \
-                            and without control characters or marks of the writing direction; . and .. are no keys";
+                            and without control characters or marks of the writing direction; . and .. are not keys";
 
     /// Returns true if a person may choose `key` for a session. The keys of all chats follow this rule: the longest one has the name
     /// of a webhook, a chat and an escaped sender.

@@ -76,12 +76,12 @@ impl OutgoingFiles {
         let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
         let file = OpenOptions::new().read(true).custom_flags(flags.bits().cast_signed()).open(path)?;
         if !file.metadata()?.is_file() {
-            return Err(wrong("it is no regular file".to_owned()));
+            return Err(wrong("it is not a regular file".to_owned()));
         }
         let mut bytes = Vec::new();
         file.take(limit.saturating_add(1)).read_to_end(&mut bytes)?;
         if bytes.len() as u64 > limit {
-            return Err(wrong(format!("it is larger than {limit} bytes, which is the most that can be sent")));
+            return Err(wrong(format!("it is larger than {limit} bytes, which is the maximum that can be sent")));
         }
         if digest_of(&bytes) != digest {
             return Err(wrong("its bytes are not those that were kept".to_owned()));

@@ -5,7 +5,6 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use secrecy::{ExposeSecret, SecretString};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
@@ -24,6 +23,10 @@ macro_rules! string_setting {
             }
         }
 
+        $crate::settings::string_setting!(schema $type, $format);
+    };
+    // The schema alone.
+    (schema $type:ident, $format:literal) => {
         impl schemars::JsonSchema for $type {
             fn schema_name() -> std::borrow::Cow<'static, str> {
                 stringify!($type).into()
@@ -43,9 +46,9 @@ pub(crate) use string_setting;
 
 /// A length of time, written `"90s"`, `"10m"`, `"1h 30m"`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Span(pub Duration);
+pub struct HumanDuration(pub Duration);
 
-impl Span {
+impl HumanDuration {
     pub const fn from_secs(secs: u64) -> Self {
         Self(Duration::from_secs(secs))
     }
@@ -55,16 +58,16 @@ impl Span {
     }
 }
 
-impl From<Span> for Duration {
-    fn from(span: Span) -> Self {
+impl From<HumanDuration> for Duration {
+    fn from(span: HumanDuration) -> Self {
         span.0
     }
 }
 
 /// The units with their milliseconds, the longest first.
-const SPAN_UNITS: [(&str, u64); 5] = [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)];
+const DURATION_UNITS: [(&str, u64); 5] = [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)];
 
-impl FromStr for Span {
+impl FromStr for HumanDuration {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -79,7 +82,7 @@ impl FromStr for Span {
             let count: u64 = rest[..digits].parse().map_err(|_| wrong())?;
             rest = rest[digits..].trim_start();
             let end = rest.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(rest.len());
-            let (_, millis) = SPAN_UNITS.iter().find(|(name, _)| *name == &rest[..end]).ok_or_else(wrong)?;
+            let (_, millis) = DURATION_UNITS.iter().find(|(name, _)| *name == &rest[..end]).ok_or_else(wrong)?;
             rest = rest[end..].trim_start();
             total = count.checked_mul(*millis).and_then(|part| total.checked_add(part)).ok_or_else(wrong)?;
         }
@@ -87,14 +90,14 @@ impl FromStr for Span {
     }
 }
 
-impl fmt::Display for Span {
+impl fmt::Display for HumanDuration {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.0.is_zero() {
             return f.write_str("0s");
         }
         let mut rest = self.0.as_millis();
         let mut first = true;
-        for (unit, millis) in SPAN_UNITS {
+        for (unit, millis) in DURATION_UNITS {
             let count = rest / u128::from(millis);
             rest %= u128::from(millis);
             if count > 0 {
@@ -106,7 +109,7 @@ impl fmt::Display for Span {
     }
 }
 
-string_setting!(Span, "duration");
+string_setting!(HumanDuration, "duration");
 
 /// A number of bytes, written `"25MB"`, `"100MB"`, `"64KB"`, `"1GB"`, `"1TB"`: powers of 1,000; `KiB`, `MiB`, `GiB`, `TiB` are
 /// powers of 1,024.
@@ -186,7 +189,7 @@ impl SettingFault {
     }
 }
 
-/// The most characters of a user's text that a fault quotes.
+/// The maximum number of characters of a user's text that a fault quotes.
 const MAX_QUOTED: usize = 120;
 
 /// Returns `text` in quotes, truncated to fit on a line.
@@ -203,6 +206,11 @@ pub fn join_key(path: &str, name: &str) -> String {
     let bare = !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-');
     let name = if bare { name.to_owned() } else { quoted(name) };
     if path.is_empty() { name } else { format!("{path}.{name}") }
+}
+
+/// Returns a number of the configuration as a size in memory.
+pub fn size(count: u32) -> usize {
+    usize::try_from(count).unwrap_or(usize::MAX)
 }
 
 /// A value that is never shown: not in logs, errors, `config show` or model requests. Configuration writes it as
@@ -240,19 +248,7 @@ impl<'de> Deserialize<'de> for Secret {
     }
 }
 
-impl JsonSchema for Secret {
-    fn schema_name() -> std::borrow::Cow<'static, str> {
-        "Secret".into()
-    }
-
-    fn inline_schema() -> bool {
-        true
-    }
-
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({ "type": "string", "format": "secret" })
-    }
-}
+string_setting!(schema Secret, "secret");
 
 #[cfg(test)]
 mod tests {
@@ -263,12 +259,12 @@ mod tests {
         for (text, millis, shown) in
             [("90s", 90_000, "1m 30s"), ("10m", 600_000, "10m"), ("250ms", 250, "250ms"), ("2d", 172_800_000, "2d")]
         {
-            let span: Span = text.parse().unwrap();
+            let span: HumanDuration = text.parse().unwrap();
             assert_eq!((span.0.as_millis(), span.to_string().as_str()), (millis, shown), "{text}");
-            assert_eq!(shown.parse::<Span>().unwrap(), span);
+            assert_eq!(shown.parse::<HumanDuration>().unwrap(), span);
         }
-        assert!("soon".parse::<Span>().is_err());
-        assert!("-5s".parse::<Span>().is_err());
+        assert!("soon".parse::<HumanDuration>().is_err());
+        assert!("-5s".parse::<HumanDuration>().is_err());
     }
 
     #[test]

@@ -3,10 +3,12 @@
 use std::any::Any;
 use std::error::Error;
 use std::iter;
+use std::panic::AssertUnwindSafe;
 
 use base64::alphabet;
 use base64::engine::DecodePaddingMode;
 use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig};
+use futures_util::FutureExt;
 use sha2::{Digest, Sha256};
 use unicode_width::UnicodeWidthStr;
 
@@ -86,15 +88,29 @@ pub fn truncate(text: &str, max: usize) -> String {
     }
 }
 
+/// Returns the beginning of a text, at most `max_bytes` long, up to the end of a whole character.
+pub fn beginning(text: &str, max_bytes: usize) -> &str {
+    &text[..text.floor_char_boundary(max_bytes)]
+}
+
 /// Returns the number of columns that a text takes on the screen; a Chinese character takes two.
 pub fn display_width(text: &str) -> usize {
     text.width()
 }
 
 /// Returns the message of a panic.
-pub fn panic_message(panic: &(dyn Any + Send)) -> &str {
+fn panic_message(panic: &(dyn Any + Send)) -> &str {
     let text = panic.downcast_ref::<&str>().copied();
     text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message")
+}
+
+/// Runs `work`, and turns a panic in it into an error.
+///
+/// # Errors
+/// The message of the panic. The panic hook has logged the panic itself.
+pub fn catch_panic<T>(work: impl Future<Output = T>) -> impl Future<Output = Result<T, String>> {
+    // No `async fn`: the state of one would hold `work` twice.
+    AssertUnwindSafe(work).catch_unwind().map(|done| done.map_err(|panic| panic_message(&*panic).to_owned()))
 }
 
 /// Formats an error with its causes in one text. Many errors repeat their cause, so a text that is already there is left out.
@@ -143,13 +159,8 @@ pub fn thousands(number: u64) -> String {
 
 /// Returns `bytes` in hexadecimal, in lower case.
 pub fn hex(bytes: &[u8]) -> String {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    let mut text = String::with_capacity(bytes.len() * 2);
-    for byte in bytes {
-        text.push(char::from(DIGITS[usize::from(byte >> 4)]));
-        text.push(char::from(DIGITS[usize::from(byte & 15)]));
-    }
-    text
+    let digits = bytes.iter().flat_map(|byte| [byte >> 4, byte & 15]);
+    digits.map(|digit| char::from(b"0123456789abcdef"[usize::from(digit)])).collect()
 }
 
 /// Returns the SHA-256 of all `parts` together in hexadecimal.

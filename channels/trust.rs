@@ -1,7 +1,7 @@
 //! Decides which senders a channel accepts ([`AllowList`]), and how far the sender of a message is trusted, by one rule for all
 //! channels.
 //!
-//! A channel reports what it knows of the author of a message ([`Author`]), the configuration gives the sender's standing
+//! A channel reports what it knows of the author of a message ([`Author`]), the configuration gives the sender's listing
 //! ([`SenderListing`]), and [`trust_of`] combines both. Nothing else in the program grants trust. A turn, and everything
 //! that it starts, has the trust of its message.
 
@@ -37,7 +37,7 @@ impl AllowList {
 
     /// Returns true if the list allows `sender`. Only `"*"` allows an empty sender.
     pub fn allows(&self, sender: &str) -> bool {
-        self.has_everybody() || self.names(sender)
+        self.allows_everyone() || self.names(sender)
     }
 
     /// Returns true if the list contains `sender` by name; `"*"` does not count.
@@ -46,7 +46,7 @@ impl AllowList {
     }
 
     /// Returns true if the list holds `"*"`.
-    pub fn has_everybody(&self) -> bool {
+    pub fn allows_everyone(&self) -> bool {
         self.entries().any(|entry| entry == "*")
     }
 }
@@ -65,7 +65,7 @@ pub enum Author {
     Unproven,
 }
 
-/// The standing of a sender in the configuration.
+/// The listing of a sender in the configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SenderListing {
     /// The sender is in `owner.identities`.
@@ -80,8 +80,8 @@ pub enum SenderListing {
 
 /// Decides how far the sender of a message is trusted. A `"*"` covers only holders of a secret, because anybody may write
 /// through a service.
-pub fn trust_of(author: Author, standing: SenderListing) -> Trust {
-    match (author, standing) {
+pub fn trust_of(author: Author, listing: SenderListing) -> Trust {
+    match (author, listing) {
         (Author::Owner, _) | (Author::Holder | Author::Named, SenderListing::Owner) => Trust::Owner,
         (Author::Holder, SenderListing::Listed | SenderListing::Everybody) | (Author::Named, SenderListing::Listed) => {
             Trust::Known
@@ -103,7 +103,7 @@ pub struct SenderLists {
 
 impl SenderLists {
     /// Looks up a sender by its name.
-    pub fn standing(&self, sender: &str) -> SenderListing {
+    pub fn listing(&self, sender: &str) -> SenderListing {
         if self.owners.iter().any(|owner| owner == sender) {
             SenderListing::Owner
         } else if self.trusted.names(sender) {
@@ -164,15 +164,14 @@ mod tests {
     #[test]
     fn trust_follows_from_authentication_and_the_lists() {
         use Trust::{Known, Owner, Untrusted};
-        let standings =
-            [SenderListing::Owner, SenderListing::Listed, SenderListing::Everybody, SenderListing::Unlisted];
+        let listings = [SenderListing::Owner, SenderListing::Listed, SenderListing::Everybody, SenderListing::Unlisted];
         for (author, expected) in [
             (Author::Owner, [Owner, Owner, Owner, Owner]),
             (Author::Holder, [Owner, Known, Known, Untrusted]),
             (Author::Named, [Owner, Known, Untrusted, Untrusted]),
             (Author::Unproven, [Untrusted; 4]),
         ] {
-            assert_eq!(standings.map(|standing| trust_of(author, standing)), expected, "{author:?}");
+            assert_eq!(listings.map(|listing| trust_of(author, listing)), expected, "{author:?}");
         }
     }
 
@@ -180,7 +179,7 @@ mod tests {
     fn senders_are_classified_by_the_lists() {
         let of = |owners: &[&str], trusted: &[&str], sender: &str| {
             let owners = owners.iter().map(|name| (*name).to_owned()).collect();
-            SenderLists { owners, trusted: AllowList::new(trusted.iter().copied()) }.standing(sender)
+            SenderLists { owners, trusted: AllowList::new(trusted.iter().copied()) }.listing(sender)
         };
         for (owners, trusted, sender, expected) in [
             (&[][..], &[][..], "ann", SenderListing::Unlisted),
@@ -204,10 +203,10 @@ mod tests {
         let lists = Arc::new(Mutex::new(Arc::new(HashMap::from([("c".to_owned(), owner)]))));
         let current = lists.clone();
         let shared = TrustLists::following(move || current.lock().unwrap().clone());
-        assert_eq!(shared.of("c").standing("ann"), SenderListing::Owner);
-        assert_eq!(shared.of("d").standing("ann"), SenderListing::Unlisted);
+        assert_eq!(shared.of("c").listing("ann"), SenderListing::Owner);
+        assert_eq!(shared.of("d").listing("ann"), SenderListing::Unlisted);
         *lists.lock().unwrap() = Arc::default();
-        assert_eq!(shared.of("c").standing("ann"), SenderListing::Unlisted);
+        assert_eq!(shared.of("c").listing("ann"), SenderListing::Unlisted);
     }
 
     #[test]

@@ -164,7 +164,8 @@ impl Usage {
     }
 }
 
-/// Reads a service's token count; `None` if it is no number. A negative count is read as the highest one, so that it is impossible too.
+/// Reads a service's token count; `None` if it is not a number. A negative count is read as the highest one, so that it
+/// is impossible too.
 pub fn read_token_count(count: &Value) -> Option<u64> {
     count.as_u64().or_else(|| count.as_f64().map(|count| if count < 0.0 { u64::MAX } else { count as u64 }))
 }

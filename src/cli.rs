@@ -18,13 +18,13 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
-use daoyou_channels::settings::Span;
+use daoyou_channels::settings::HumanDuration;
 
 pub use agents::AgentsCommand;
 pub use cron::{CronAdd, CronCommand, CronJob};
 pub use init::InitArgs;
 pub use mcp::McpCommand;
-pub use memory::{MemoryCommand, MemoryOwner};
+pub use memory::{MemoryCommand, MemoryFilterArgs};
 pub use output::Output;
 pub use page::{OpenArgs, TokensCommand};
 pub use queue::{ApprovalsCommand, QueueCommand, QueueItem, RetryArgs};
@@ -77,7 +77,7 @@ pub enum Command {
     /// Run the gateway: all channels, jobs and HTTP; also chat if standard input is a terminal
     #[command(after_help = "Examples:\n  daoyou gateway\n  daoyou gateway --no-cli --log-format json")]
     Gateway(GatewayArgs),
-    /// Chat in the terminal; if standard input is no terminal, each line is a message
+    /// Chat in the terminal; if standard input is not a terminal, each line is a message
     #[command(after_help = "Examples:\n  daoyou chat\n  daoyou chat --session cli:work < questions.txt")]
     Chat(ChatArgs),
     /// Send one message and print the reply
@@ -214,7 +214,7 @@ pub struct BackupArgs {
 /// `daoyou restore`.
 #[derive(Clone, Debug, Args)]
 #[command(after_help = "Examples:\n  daoyou restore ~/daoyou.tar\n  \
-        daoyou restore --home /tmp/look ~/daoyou.tar     restore it to another home")]
+        daoyou restore --home /tmp/restored ~/daoyou.tar     restore it to another home")]
 pub struct RestoreArgs {
     /// The backup file
     #[arg(value_name = "FILE")]
@@ -226,7 +226,7 @@ pub struct RestoreArgs {
 /// `daoyou gateway`.
 #[derive(Clone, Debug, Args)]
 pub struct GatewayArgs {
-    /// Chat, even if standard input is no terminal
+    /// Chat, even if standard input is not a terminal
     #[arg(long, conflicts_with = "no_cli")]
     pub cli: bool,
     /// Do not chat
@@ -263,7 +263,7 @@ pub struct AgentArgs {
     /// The longest wait for the reply; 0s has no limit. After it, the command prints the message's id and exits with 76;
     /// the message is still answered
     #[arg(long, value_name = "DURATION", default_value = "30m")]
-    pub timeout: Span,
+    pub timeout: HumanDuration,
     #[command(flatten)]
     pub output: Output,
 }
@@ -278,7 +278,7 @@ pub enum TurnsCommand {
         /// Only turns of this conversation
         #[arg(long, value_name = "KEY")]
         session: Option<String>,
-        /// The most entries to show
+        /// The maximum number of entries to show
         #[arg(long, value_name = "COUNT", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=200))]
         limit: u32,
         #[command(flatten)]
@@ -352,10 +352,10 @@ pub enum ConfigCommand {
 pub enum ServiceCommand {
     /// Write the unit, enable it and start it; a repeated call updates the unit
     #[command(after_help = "Examples:\n  sudo daoyou service install\n  daoyou service install --user --dry-run")]
-    Install(ServiceChange),
+    Install(ServiceInstallArgs),
     /// Stop and disable the service and remove its unit; its home stays
     #[command(after_help = "Example:\n  sudo daoyou service uninstall")]
-    Uninstall(ServiceChange),
+    Uninstall(ServiceInstallArgs),
     /// Show whether the service is installed, enabled and running
     #[command(after_help = "Example:\n  daoyou service status --json")]
     Status {
@@ -368,7 +368,7 @@ pub enum ServiceCommand {
 
 /// The options of `service install` and `service uninstall`.
 #[derive(Clone, Copy, Debug, Args)]
-pub struct ServiceChange {
+pub struct ServiceInstallArgs {
     #[command(flatten)]
     pub scope: ServiceScope,
     /// Only show what would be done

@@ -28,6 +28,8 @@ const BASE: &str = "http://daoyou";
 
 /// The error of a request that no gateway answers.
 const NO_ANSWER: &str = "the gateway does not answer on its control socket";
+/// The error of an answer that ends early.
+const CUT_OFF: &str = "the connection to the gateway ended before its answer was complete";
 
 /// The longest wait of one request for the end of a message; the client then asks again.
 const WAIT: Duration = Duration::from_secs(30);
@@ -35,7 +37,7 @@ const WAIT: Duration = Duration::from_secs(30);
 /// The time that a terminal waits for a restarting gateway.
 const RESTART_PATIENCE: Duration = Duration::from_secs(120);
 
-/// The most frames that wait for display.
+/// The maximum number of frames that wait for display.
 const BACKLOG: usize = 1_024;
 
 /// The largest frame, in bytes: the longest reply of a model (16 MB), each byte of which JSON may escape as six, and its envelope.
@@ -112,7 +114,7 @@ impl ControlClient {
         let request = request.header("connection", "upgrade").header("upgrade", "mcp-lines");
         let response = request.send().await.context(NO_ANSWER)?;
         if response.status() == StatusCode::SWITCHING_PROTOCOLS {
-            return response.upgrade().await.context("the gateway broke off its answer");
+            return response.upgrade().await.context(CUT_OFF);
         }
         match parse_answer::<Value>(response).await {
             Ok(_) => bail!(OTHER_VERSION),
@@ -159,7 +161,7 @@ impl NameDirectory for ControlClient {
         match self.terminal_info(&TerminalConversation::of(None)).await {
             Ok(TerminalInfo { sessions, models, .. }) => CompletionNames { sessions, models },
             Err(error) => {
-                tracing::debug!(%error, "nothing can be completed");
+                tracing::debug!(%error, "completion names are not available");
                 CompletionNames::default()
             }
         }
@@ -176,7 +178,7 @@ impl TerminalHost for ControlClient {
         self.attach(conversation).await.map_err(|error| StartError(format!("{error:#}")))
     }
 
-    fn patience(&self) -> Duration {
+    fn reconnect_timeout(&self) -> Duration {
         RESTART_PATIENCE
     }
 }
@@ -213,7 +215,7 @@ async fn forward_frames(
                 Ok(TerminalFrame::Delivery(message)) => deliver.send(ScreenDelivery::from(message)).await.is_ok(),
                 Ok(TerminalFrame::Event(event)) => show.send(event).await.is_ok(),
                 Err(error) => {
-                    tracing::debug!(%error, "a frame of another version");
+                    tracing::debug!(%error, "a frame of an unknown version is ignored");
                     true
                 }
             };
@@ -252,7 +254,7 @@ impl Inbox for ControlClient {
     }
 
     async fn state(&self, _: &str, id: &str) -> Result<Option<MessageState>, Refusal> {
-        let id: Uuid = id.parse().map_err(|_| Refusal::Invalid(format!("{id} is no message's id")))?;
+        let id: Uuid = id.parse().map_err(|_| Refusal::Invalid(format!("{id} is not a message's id")))?;
         self.fetch_state(id, Duration::ZERO).await
     }
 
@@ -268,7 +270,7 @@ fn whole_seconds(wait: Duration) -> u64 {
 
 async fn parse_answer<T: DeserializeOwned>(response: Response) -> anyhow::Result<T> {
     let status = response.status();
-    let body = response.bytes().await.context("the gateway broke off its answer")?;
+    let body = response.bytes().await.context(CUT_OFF)?;
     if status.is_success() {
         return serde_json::from_slice(&body).context("the gateway's answer cannot be read");
     }

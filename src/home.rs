@@ -97,19 +97,28 @@ pub struct Home {
 
 impl Home {
     /// Locates the home without accessing it: `dir` (the value of `--home`), else `$DAOYOU_HOME`, else `~/.daoyou`.
+    ///
+    /// # Errors
+    /// None of the three is known, or the current folder, where a relative path starts, cannot be determined.
     pub fn locate(dir: Option<PathBuf>) -> Result<Self, HomeError> {
         Self::choose(dir, std::env::var_os("DAOYOU_HOME").map(PathBuf::from), std::env::home_dir())
     }
 
-    /// Does the same as [`Self::locate`], then creates the folder if it is missing, private to its owner, and checks that it
-    /// can be used.
+    /// Locates the home, creates its folder if it is missing, private to its owner, and checks that it can be used.
+    ///
+    /// # Errors
+    /// Those of [`Self::locate`]; or the path is not a folder, the folder cannot be created, or this user may not read
+    /// and write it.
     pub fn open(dir: Option<PathBuf>) -> Result<Self, HomeError> {
         let mut home = Self::locate(dir)?;
         home.prepare()?;
         Ok(home)
     }
 
-    /// Does the same as [`Self::open`] for a command that only reads: the home need not be writable.
+    /// Opens the home, as [`Self::open`] does, for a command that only reads: the home need not be writable.
+    ///
+    /// # Errors
+    /// Those of [`Self::open`], if the folder cannot be read either.
     pub fn open_to_read(dir: Option<PathBuf>) -> Result<Self, HomeError> {
         Self::open(dir.clone()).or_else(|error| {
             let home = Self::locate(dir)?;
@@ -161,33 +170,40 @@ impl Home {
         self.dir.join("history")
     }
 
-    /// Returns problems that are no errors but should be fixed, one line each.
+    /// Returns problems that are not errors but should be fixed, one line each.
     pub fn warnings(&self) -> &[String] {
         &self.warnings
     }
 
-    /// Takes the lock as [`Self::lock`] does. While another process holds it, retries for up to `patience`: a killed process keeps
-    /// its lock until the system has ended it, and a service manager restarts a service at once.
+    /// Takes the lock as [`Self::lock`] does. While another process holds it, retries for up to `timeout`: a killed
+    /// process keeps its lock until the system has ended it, and a service manager restarts a service at once.
     ///
     /// # Errors
     /// The errors of [`Self::lock`].
-    pub fn lock_within(&self, patience: Duration) -> Result<HomeLock, LockError> {
+    pub fn lock_within(&self, timeout: Duration) -> Result<HomeLock, LockError> {
         let start = Instant::now();
         loop {
             match self.lock() {
-                Err(LockError::Held { .. }) if start.elapsed() < patience => thread::sleep(LOCK_WAIT),
+                Err(LockError::Held { .. }) if start.elapsed() < timeout => thread::sleep(LOCK_WAIT),
                 result => return result,
             }
         }
     }
 
-    /// Takes the lock of the home for this process, until the lock is dropped or the process ends in any way. It consists of a lock on
-    /// the folder, which nobody can remove from under its holder, and one on a file, which names the holder.
+    /// Locks the home for this process until the guard is dropped or the process ends. Locks the folder, so that
+    /// deleting the lock file releases nothing, and `lock_file`, which names the holder.
+    ///
+    /// # Errors
+    /// [`LockError::Held`] if another process holds the home; [`LockError::Home`] if the lock file cannot be opened,
+    /// locked or written. A full or read-only disk is not an error: the file then does not name the holder.
     pub fn lock(&self) -> Result<HomeLock, LockError> {
         self.lock_as("")
     }
 
     /// Takes the lock for a command, which releases the home as soon as its work has ended: other processes wait for that.
+    ///
+    /// # Errors
+    /// Those of [`Self::lock`].
     pub fn lock_for_command(&self) -> Result<HomeLock, LockError> {
         self.lock_as(TEMPORARY)
     }
@@ -218,7 +234,11 @@ impl Home {
         Ok(HomeLock { file: Some(file), folder })
     }
 
-    /// Takes the lock for a command that only reads. In a home that cannot be written, it does not record the pid of this process.
+    /// Takes the lock for a command that only reads. In a home that cannot be written, it does not record the pid of
+    /// this process.
+    ///
+    /// # Errors
+    /// Those of [`Self::lock`], except that the lock file need not be writable.
     pub fn lock_to_read(&self) -> Result<HomeLock, LockError> {
         match self.lock_for_command() {
             Err(LockError::Home(HomeError::Io { error, .. }))
@@ -273,6 +293,9 @@ impl Home {
     }
 
     /// Returns the token that callers of the API present. The first call creates it: 256 random bits in hexadecimal.
+    ///
+    /// # Errors
+    /// The token file is empty, or it cannot be read or created.
     pub fn token(&self) -> Result<Secret, HomeError> {
         if let Some(token) = self.read_token()? {
             return Ok(token);
@@ -311,6 +334,9 @@ impl Home {
     }
 
     /// Returns the token if there is one.
+    ///
+    /// # Errors
+    /// The token file is empty, or cannot be read as text.
     pub fn read_token(&self) -> Result<Option<Secret>, HomeError> {
         /// The largest token file, in bytes. A token that the owner chose may be longer than a generated one.
         const MAX_BYTES: u64 = 4_096;
@@ -492,7 +518,7 @@ mod tests {
     fn the_lock_is_exclusive_and_names_its_holder() {
         let dir = tempfile::tempdir().unwrap();
         let home = Home::open(Some(dir.path().to_owned())).unwrap();
-        // The file of a killed gateway is no lock.
+        // The file of a killed gateway is not a lock.
         fs::write(home.lock_file(), "4194304\n").unwrap();
         let lock = home.lock().unwrap();
         let error = home.lock().unwrap_err();

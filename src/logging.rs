@@ -57,12 +57,15 @@ pub struct LogConfig {
 
 impl LogConfig {
     /// Parses a level, or directives such as `info,daoyou::llm=debug`. The error names the invalid part.
+    ///
+    /// # Errors
+    /// A directive is not a level, or the whole is not understood; the text quotes the invalid part.
     pub fn filter(level: &str) -> Result<EnvFilter, String> {
         for directive in level.split(',').map(str::trim) {
             // The parser takes a misspelled level for a module name, which would silence everything else.
             let named = directive.contains(['=', ':', '[']);
             if directive.is_empty() || (!named && directive.parse::<LevelFilter>().is_err()) {
-                return Err(format!("{directive:?} is no level"));
+                return Err(format!("{directive:?} is not a level"));
             }
         }
         let quiet = if level.eq_ignore_ascii_case("off") || level.contains(MCP_LIBRARY) {

@@ -8,7 +8,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
-/// Origin of a turn, stored as JSON in `inbox.origin` and `processes.origin`. A person's plain message has the default, `{}`.
+/// The origin of a turn, stored as JSON in `inbox.origin` and `processes.origin`. A person's plain message has the
+/// default, `{}`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct TurnOrigin {
@@ -16,13 +17,14 @@ pub struct TurnOrigin {
     pub cause: TurnCause,
     #[serde(skip_serializing_if = "FollowUpCount::is_zero")]
     pub follow_ups: FollowUpCount,
-    /// Sender, on the message's channel, for whom a message from daoyou itself acts.
+    /// The sender on whose behalf a message of daoyou itself acts; a sender of the message's channel.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub on_behalf_of: Option<String>,
-    /// Sender whose entry in `owner.identities` gives the turn the trust of the owner; `None` at the owner's own terminal and page.
+    /// The sender whose entry in `owner.identities` gives the turn the trust of the owner; `None` at the owner's own
+    /// terminal and page.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub owner_identity: Option<OwnerIdentity>,
-    /// Sources of the text in the message, other than the owner and the sender of the message.
+    /// The sources of the text in the message, other than the owner and the sender of the message.
     #[serde(skip_serializing_if = "BTreeSet::is_empty")]
     pub taint: BTreeSet<String>,
     #[serde(skip_serializing_if = "TurnSettings::is_default")]
@@ -31,7 +33,7 @@ pub struct TurnOrigin {
     pub reply: OutboundContext,
 }
 
-/// Sender on a channel that has lists of trusted senders.
+/// A sender on a channel that has lists of trusted senders.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OwnerIdentity {
     pub channel: String,
@@ -46,59 +48,63 @@ impl OwnerIdentity {
     }
 }
 
-/// Cause of a turn. It decides what the end of the turn does in addition to the reply, or in place of it.
+/// The cause of a turn. It decides what the end of the turn does in addition to the reply, or in place of it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum TurnCause {
     /// A message of a person, or a follow-up message of a turn that is answered in the same way.
     #[default]
     Person,
-    /// Run of a scheduled job.
+    /// The run of a scheduled job.
     Job(JobTurn),
-    /// Check of HEARTBEAT.md.
+    /// A check of HEARTBEAT.md.
     Heartbeat,
-    /// Task that another turn gave to a sub-agent.
+    /// A task that another turn gave to a sub-agent.
     SubAgent(SubAgentTurn),
-    /// Text for a session's history; no turn runs for it.
+    /// A text for a session's history; no turn runs for it.
     Note(SessionNote),
 }
 
-/// Run of a job.
+/// The run of a job that starts a turn.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JobTurn {
+    /// The id of the job.
     pub job: String,
     /// The slot, in UTC milliseconds: with `job` it names the run.
     pub due: i64,
-    /// Session of the chat that receives the output.
+    /// The session of the chat that receives the output.
     pub chat: SessionKey,
     /// A person asked for this run, outside the schedule.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub by_hand: bool,
 }
 
-/// Task of a sub-agent.
+/// The task of a sub-agent that starts a turn.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SubAgentTurn {
-    /// Session and turn of the parent, which gave the task.
+    /// The session of the parent, which gave the task.
     pub session: SessionKey,
+    /// The turn of the parent that gave the task.
     pub turn: Uuid,
+    /// A short name of the task, for people and for the report.
     pub label: String,
     /// 1 for a sub-agent of a chat.
     pub depth: u32,
     /// The parent turn waits for the end of the task; otherwise a message reports the end.
     pub waits: bool,
-    /// Channel metadata of the message that the parent turn answers; the report needs it.
+    /// The channel metadata of the message that the parent turn answers; the report needs it.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub metadata: Map<String, Value>,
-    /// Origin of the report.
+    /// The origin of the report.
     #[serde(default, skip_serializing_if = "TurnOrigin::is_default")]
     pub report: Box<TurnOrigin>,
 }
 
-/// Exchange that a session's history records without a turn: `note` as the user's message, `reply` as the agent's answer.
+/// An exchange that a session's history records without a turn: `note` as the user's message, `reply` as the agent's
+/// answer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SessionNote {
-    /// Source of the text, e.g. `The scheduled job "news" ran at 09:00 and sent this to the chat:`.
+    /// The source of the text, e.g. `The scheduled job "news" ran at 09:00 and sent this to the chat:`.
     pub note: String,
     /// Rows that were written before format 30 of the store have the name `said`.
     #[serde(alias = "said")]

@@ -51,16 +51,16 @@ texts! {
             "处理这条消息时 daoyou 内部出错，已记录到日志；请再试一次。";
         state_corrupted:
             "The record of this turn is damaged, so I did not go on with it. Please send your message again.",
-            "这一轮的记录已损坏，我没有继续处理。请重新发送消息。";
+            "这个回合的记录已损坏，我没有继续处理。请重新发送消息。";
         poison:
             "This message stopped the gateway each time I worked on it, so I have set it aside. The owner can see it with `daoyou queue list`.",
             "这条消息每次处理都会使网关停止，因此已被搁置。主人可用 `daoyou queue list` 查看。";
         /// The model, and one of the reasons below.
         no_model: "The model {} cannot be used: {}", "无法使用模型 {}：{}";
         /// The name, and the known providers; in the second text also those with similar names.
-        unknown_provider: "no provider is called {}; there are {}", "没有名为 {} 的服务商；现有：{}";
+        unknown_provider: "unknown provider {}; available: {}", "没有名为 {} 的服务商；现有：{}";
         unknown_provider_near:
-            "no provider is called {}; near to it: {}; there are {}",
+            "unknown provider {}; similar: {}; available: {}",
             "没有名为 {} 的服务商；名称相近的有：{}；现有：{}";
         /// The provider, and its variable.
         provider_without_key:
@@ -76,13 +76,13 @@ texts! {
         /// The provider, and the command that installs a model.
         no_models_installed: "{} has no models yet: get one with `{}`", "{} 还没有模型：可用 `{}` 获取";
         unknown_model: "{} has no model {}", "{} 没有模型 {}";
-        unknown_model_near: "{} has no model {}; near to it: {}", "{} 没有模型 {}；名称相近的有：{}";
+        unknown_model_near: "{} has no model {}; similar: {}", "{} 没有模型 {}；名称相近的有：{}";
         models_not_listed:
             "{0} did not say which models it has; set providers.{0}.model",
             "{0} 没有列出它的模型；请设置 providers.{0}.model";
         provider_without_vectors:
-            "{} makes no vectors: take a provider of kind = \"openai\" that knows /embeddings",
-            "{} 不生成向量：请改用 kind = \"openai\" 且支持 /embeddings 的服务商";
+            "{} does not support embeddings: use a provider of kind = \"openai\" that supports /embeddings",
+            "{} 不支持生成向量：请改用 kind = \"openai\" 且支持 /embeddings 的服务商";
         /// The fault of the chosen agent.
         no_agent:
             "{}\nChoose one with `/agent NAME`, or go back with `/agent default`.",
@@ -106,21 +106,21 @@ texts! {
             "命令下面的文字没有读取，请另发一条消息：{}";
         help:
             "**daoyou commands**\n\
-            - `/new` - start a new session; what was said is archived\n\
+            - `/new` - start a new session; the old one is archived\n\
             - `/stop` - stop what is running\n\
             - `/approve ID [session]`, `/deny ID [reason]` - answer what waits for your approval\n\
-            - `/status` - how the gateway is\n\
+            - `/status` - state of the gateway\n\
             - `/model [name]` - show or choose the model of this session\n\
             - `/agent [name]` - show or choose the agent of this session\n\
             - `/session` - show this session\n\
             - `/cost` - tokens used, and what they cost\n\
             - `/cron` - reminders and scheduled prompts\n\
-            - `/checkpoint [name]` - points to come back to; with a name, name the current one\n\
+            - `/checkpoint [name]` - checkpoints of this session; with a name, name the current one\n\
             - `/restore ID` - go back to one of them\n\
             - `/memory` - what I remember of you\n\
             - `/forget ID` - forget it for good; with words, look for it\n\
             - `/tools` - what I can use\n\
-            - `/skills` - what I have learnt to do\n\
+            - `/skills` - the agent's skills\n\
             - `/mcp [name [prompt key=value …]]` - MCP servers, and their prompts\n\
             - `/help` - this list",
             "**daoyou 命令**\n\
@@ -133,8 +133,8 @@ texts! {
             - `/session` - 查看本会话\n\
             - `/cost` - 已用 token 与费用\n\
             - `/cron` - 提醒和定时任务\n\
-            - `/checkpoint [名称]` - 可返回的节点；带名称则为当前节点命名\n\
-            - `/restore ID` - 返回到其中一个节点\n\
+            - `/checkpoint [名称]` - 本会话的检查点；带名称则为当前检查点命名\n\
+            - `/restore ID` - 返回到其中一个检查点\n\
             - `/memory` - 我记得的关于你的事\n\
             - `/forget ID` - 彻底忘记一条；给出词语则查找\n\
             - `/tools` - 我能用的工具\n\
@@ -178,11 +178,11 @@ texts! {
         tools_are: "Tools:", "工具：";
         help_terminal:
             "\n\n**in the terminal also**\n\
-            - `/session KEY` - go over to another conversation\n\
-            - `/history [count]` - what was said last\n\
+            - `/session KEY` - switch to another conversation\n\
+            - `/history [count]` - the last messages\n\
             - `/add FILE` - bring a text file into the conversation\n\
             - `/files` - the files that were added\n\
-            - `/drop FILE` - take one out\n\
+            - `/drop FILE` - remove a file\n\
             - `/thinking [show|fold|hide]` - what the model thought in the last turn, or how much of it is shown\n\
             - `/clear` - empty the screen\n\
             - `/exit`, `/quit` - leave\n\
@@ -194,23 +194,23 @@ texts! {
             - `/add 文件` - 把文本文件带入对话\n\
             - `/files` - 已添加的文件\n\
             - `/drop 文件` - 移除一个文件\n\
-            - `/thinking [show|fold|hide]` - 查看上一轮的思考过程，或设置其显示方式\n\
+            - `/thinking [show|fold|hide]` - 查看上一回合的思考过程，或设置其显示方式\n\
             - `/clear` - 清屏\n\
             - `/exit`、`/quit` - 离开\n\
             \n\
             多行消息：行末加 `\\`，或打开代码块，或直接粘贴。Tab 键补全。";
-        other_sessions: "Others, which `/session KEY` goes over to:", "其他会话，用 `/session 会话名` 转到：";
+        other_sessions: "Other sessions (`/session KEY` switches):", "其他会话，用 `/session 会话名` 转到：";
         session_line: "- `{}` - {}, {}\n", "- `{}` - {}，{}\n";
         /// The forms for one, and for any other number.
         messages: "{} message|{} messages", "{} 条消息|{} 条消息";
-        turns: "{} turn|{} turns", "{} 轮|{} 轮";
+        turns: "{} turn|{} turns", "{} 个回合|{} 个回合";
         said_by_user: "you", "你";
         said_by_agent: "daoyou", "道友";
         /// The argument as written.
         history_usage:
-            "`{}` is no number of messages: write `/history COUNT` with a number from 1, or `/history`.",
+            "`{}` is not a number of messages: write `/history COUNT` with a number from 1, or `/history`.",
             "`{}` 不是消息条数：请写 `/history 条数`（从 1 起的整数），或只写 `/history`。";
-        nothing_said: "Nothing was said here yet.", "这里还没有说过什么。";
+        nothing_said: "There are no messages here yet.", "这里还没有任何对话。";
         skills_are: "Skills:", "技能：";
         no_skills:
             "There are no skills yet: a folder skills/NAME with a SKILL.md in the workspace is one.",
@@ -233,9 +233,9 @@ texts! {
         unknown_mcp_prompt: "The MCP server {} has no prompt `{}`. It has: {}", "MCP 服务器 {} 没有提示 `{}`。现有：{}";
         /// The text as written, the possible arguments.
         wrong_mcp_argument:
-            "`{}` is no argument of this prompt. Write key=value, or key=\"a value with spaces\". It takes: {}",
+            "`{}` is not an argument of this prompt. Write key=value, or key=\"a value with spaces\". It takes: {}",
             "`{}` 不是此提示的参数。请写 键=值，或 键=\"含空格的值\"。可用参数：{}";
-        double_mcp_argument: "The argument `{}` is given twice.", "参数 `{}` 给了两次。";
+        double_mcp_argument: "The argument `{}` is given twice.", "参数 `{}` 重复。";
         missing_mcp_argument:
             "The argument `{}` is missing. Write key=value, or key=\"a value with spaces\".",
             "缺少参数 `{}`。请写 键=值，或 键=\"含空格的值\"。";
@@ -244,12 +244,12 @@ texts! {
             "{} 上有一条消息无法投递（`daoyou queue show {}`）：{}\n同样原因的其他消息不再逐条通知：`daoyou queue list`。";
         /// Channel, reason.
         channel_held:
-            "The channel {} cannot send anything: {}\nIts messages wait, and go out by themselves once it can. `daoyou doctor` says how to mend it.",
+            "The channel {} cannot send anything: {}\nIts messages wait, and are sent automatically once it can. `daoyou doctor` says how to fix it.",
             "渠道 {} 无法发送任何消息：{}\n它的消息会等待，恢复后自动发出。`daoyou doctor` 会说明如何修复。";
         /// The copy.
         database_gone:
-            "The database file was deleted or replaced while I run, so I take no more messages. All that was accepted is in the copy {}: stop the gateway, delete daoyou.db-wal and daoyou.db-shm if they are still there, rename the copy to daoyou.db, and start it again.",
-            "数据库文件在网关运行时被删除或替换，我不再接收新消息。已接收的内容都在副本 {} 中：请停止网关，删除可能残留的 daoyou.db-wal 和 daoyou.db-shm，将副本改名为 daoyou.db，再重新启动。";
+            "The database file was deleted or replaced while the gateway was running, so it accepts no more messages. All that was accepted is in the copy {}: stop the gateway, delete daoyou.db-wal and daoyou.db-shm if they are still there, rename the copy to daoyou.db, and start it again.",
+            "数据库文件在网关运行时被删除或替换，网关不再接收新消息。已接收的内容都在副本 {} 中：请停止网关，删除可能残留的 daoyou.db-wal 和 daoyou.db-shm，将副本改名为 daoyou.db，再重新启动。";
         loss: "Something that was accepted is lost (`daoyou status`): {}", "已接收的内容有丢失（`daoyou status`）：{}";
         tokens: "{} tokens", "{} 个 token";
         session_budget:
@@ -259,39 +259,39 @@ texts! {
             "The budget of today is used up: {} of {}. I asked the model nothing more; it is free again from {}.",
             "今天的预算已用完：已用 {}，上限 {}。我没有再请求模型；{} 起恢复。";
         rate_limit:
-            "Too many model calls at once: the next free place ({}) would come after the time of this message is up. Please try again in a minute.",
-            "模型请求过多：下一个空位（{}）超出了这条消息的处理时限。请一分钟后再试。";
+            "Too many model calls: agent.rate_limit ({}) allows the next one only after the time limit of this message. Please try again in a minute.",
+            "模型请求过多：按 agent.rate_limit（{}），要等到这条消息的处理时限之后才能再次请求。请一分钟后再试。";
         /// The number of turns, and their tokens.
         cost_session: "This session: {}, {}", "本会话：{}，{}";
         cost_today: "Today, all sessions: {}, {}", "今天所有会话：{}，{}";
         /// Input, the cached part of the input, and output.
         cost_tokens: "{} tokens in ({} cached), {} tokens out", "输入 {} token（缓存 {}），输出 {} token";
-        checkpoints_are: "Points that this session can go back to, the newest first:", "本会话可以返回的节点，最新的在前：";
+        checkpoints_are: "Checkpoints of this session, the newest first:", "本会话的检查点，最新的在前：";
         checkpoints_use:
-            "Go back with `/restore ID`; `/checkpoint NAME` names the current point. Nothing is deleted: you can come back.",
-            "用 `/restore ID` 返回；用 `/checkpoint 名称` 为当前节点命名。不会删除任何内容，随时可以再回来。";
+            "Go back with `/restore ID`; `/checkpoint NAME` names the current checkpoint. Nothing is deleted: you can come back.",
+            "用 `/restore ID` 返回；用 `/checkpoint 名称` 为当前检查点命名。不会删除任何内容，随时可以再回来。";
         no_checkpoints:
-            "There is no point to come back to yet: nothing was said.",
-            "还没有可返回的节点：这里还没有说过什么。";
-        point_named:
-            "This point is now called **{}**; `/restore {}` comes back to it.",
-            "当前节点已命名为 **{}**；用 `/restore {}` 可返回。";
+            "There is no checkpoint yet: the session has no messages.",
+            "还没有检查点：本会话还没有消息。";
+        checkpoint_named:
+            "This checkpoint is now called **{}**; `/restore {}` comes back to it.",
+            "当前检查点已命名为 **{}**；用 `/restore {}` 可返回。";
         restored:
             "This session goes on as it was after `{}`: {}\nWhat was said later is kept; `/checkpoint` lists it.",
             "本会话已回到 `{}` 之后的状态：{}\n之后的对话仍然保留，可用 `/checkpoint` 查看。";
-        no_such_point:
-            "This session has no point {}. `/checkpoint` lists those that it has.",
-            "本会话没有节点 {}。用 `/checkpoint` 查看已有节点。";
-        point_corrupted:
+        no_such_checkpoint:
+            "This session has no checkpoint {}. `/checkpoint` lists those that it has.",
+            "本会话没有检查点 {}。用 `/checkpoint` 查看已有的检查点。";
+        checkpoint_corrupted:
             "The record of turn `{}` is damaged (state_corrupted), so I did not go back to it; nothing has changed.",
-            "轮次 `{}` 的记录已损坏（state_corrupted），未作恢复；当前状态没有变化。";
-        not_restored: "I cannot go back there: {}", "无法返回到该节点：{}";
+            "回合 `{}` 的记录已损坏（state_corrupted），未恢复任何内容；当前状态没有变化。";
+        not_restored: "I cannot go back there: {}", "无法返回到该检查点：{}";
         memories_are: "What I remember of you, the newest first:", "我记得的关于你的事，最新的在前：";
         memories_use:
             "`/forget ID` forgets one for good; `/forget WORDS` looks for it.",
             "用 `/forget ID` 彻底忘记一条；用 `/forget 词语` 查找。";
-        no_memories: "I remember nothing of you yet.", "关于你我还没有记住什么。";
-        no_memory_of_strangers: "I remember nothing of outside senders.", "我不记忆外部发件人的任何内容。";
+        no_memories: "I remember nothing of you yet.", "我还没有关于你的记忆。";
+        no_memory_of_strangers: "I remember nothing of outside senders.", "我不会记住外部发送者的任何信息。";
         memory_is_private:
             "Several people read this chat, so I do not show here what I remember of you; ask me in a chat of your own.",
             "这个聊天有多人参与，我不在这里显示关于你的记忆；请在只有你我的聊天中问我。";
@@ -300,7 +300,7 @@ texts! {
             "你没有编号为 {} 的记忆。用 `/memory` 查看最新的记忆。";
         nothing_to_forget: "I remember nothing like that: {}", "我没有记住这样的内容：{}";
         forget_which: "Which one? `/forget ID` forgets it for good:", "哪一条？用 `/forget ID` 彻底忘记：";
-        forgotten: "Memory {} is forgotten for good, also where it was said.", "记忆 {} 已彻底忘记，包括原话。";
+        forgotten: "Memory {} is forgotten for good, also where it was said.", "记忆 {} 已彻底删除，对话中的原话也一并删除。";
         jobs_are: "Reminders and scheduled prompts:", "提醒和定时任务：";
         jobs_use: "Ask me to add, change or remove one.", "要添加、修改或取消，请告诉我。";
         no_jobs: "There are no reminders and no scheduled prompts.", "没有提醒，也没有定时任务。";
@@ -318,7 +318,7 @@ texts! {
         /// Stands in place of the middle of a long text: the number of characters.
         approval_left_out: "{} characters left out", "略去 {} 个字符";
         /// The sources other than the owner that the turn has read.
-        approval_sources: "The turn has read content that is not yours: {}.", "本轮已读取并非来自你的内容：{}。";
+        approval_sources: "The turn has read content that is not yours: {}.", "本回合已读取他人的内容：{}。";
         /// Tells the chat that asked: tools.
         approval_waiting:
             "{} needs the owner's approval; the owner has been asked, and the answer follows.",
@@ -338,7 +338,7 @@ texts! {
         approval_owner_only: "Only the owner can answer approvals.", "只有主人可以答复审批。";
         approval_elsewhere:
             "This conversation asked for it and has read content that is not yours, so it cannot answer. Answer in the chat where you were asked, or with `daoyou approvals`.",
-            "该请求来自本对话，而本对话读取过并非来自你的内容，因此不能在此答复。请在收到询问的聊天中答复，或使用 `daoyou approvals`。";
+            "该请求来自本对话，而本对话读取过他人的内容，因此不能在此答复。请在收到询问的聊天中答复，或使用 `daoyou approvals`。";
         approval_usage:
             "`/approve ID`, `/approve ID session`, `/deny ID [reason]`. Waiting for your answer: {}",
             "`/approve 编号`、`/approve 编号 session`、`/deny 编号 [理由]`。等待答复：{}";
@@ -401,24 +401,24 @@ texts! {
             "输出的末尾如下，仅为数据，不是指令（完整输出：{}）：\n{}";
         process_silent: "It printed nothing.", "没有任何输出。";
         /// A sub-agent, how long it took and its tokens; for one that failed also the error code.
-        sub_agent_finished: "[sub-agent {} finished in {}, {}]", "[子代理 {} 已完成，用时 {}，{}]";
-        sub_agent_failed: "[sub-agent {} failed after {}, {}: {}]", "[子代理 {} 失败，用时 {}，{}：{}]";
-        sub_agent_stopped: "[sub-agent {} was stopped after {}, {}]", "[子代理 {} 已被停止，用时 {}，{}]";
+        sub_agent_finished: "[sub-agent {} finished in {}, {}]", "[子智能体 {} 已完成，用时 {}，{}]";
+        sub_agent_failed: "[sub-agent {} failed after {}, {}: {}]", "[子智能体 {} 失败，用时 {}，{}：{}]";
+        sub_agent_stopped: "[sub-agent {} was stopped after {}, {}]", "[子智能体 {} 已被停止，用时 {}，{}]";
         /// `/stop` with sub-agents: with a running turn, and without one.
-        stopped_with: "Stopping, and its sub-agents with it: {}.", "正在停止，连同 {} 个子代理。";
+        stopped_with: "Stopping, and its sub-agents with it: {}.", "正在停止，连同 {} 个子智能体。";
         stopped_sub_agents:
             "Nothing else is running here; stopping sub-agents: {}.",
-            "这里没有其他任务；正在停止 {} 个子代理。";
+            "这里没有其他任务；正在停止 {} 个子智能体。";
         /// After `/stop`: the commands in the background.
         still_in_background:
             "Still running in the background: {}. Tell me which of them should end, too.",
             "后台仍在运行：{}。需要结束哪个，请告诉我。";
         /// The addition to `/status`: the number of sub-agents, and their labels.
-        sub_agents_at_work: "\nSub-agents at work here: {} ({})", "\n本会话中工作的子代理：{}（{}）";
+        sub_agents_at_work: "\nSub-agents at work here: {} ({})", "\n本会话中工作的子智能体：{}（{}）";
         /// The tokens of a day.
         heartbeat_silent:
-            "The heartbeat has used its {} tokens of today. I look after HEARTBEAT.md again tomorrow.",
-            "心跳任务今天的 {} 个 token 已用完，明天再继续查看 HEARTBEAT.md。";
+            "The heartbeat has used its {} tokens of today. Checks of HEARTBEAT.md continue tomorrow.",
+            "心跳任务今天的 {} 个 token 已用完，明天继续检查 HEARTBEAT.md。";
     }
 }
 

@@ -32,7 +32,7 @@ pub struct SseReader {
 pub struct EventTooLong;
 
 impl SseReader {
-    /// Creates a reader; `limit` is the most bytes that one event may hold.
+    /// Creates a reader; `limit` is the maximum number of bytes that one event may hold.
     pub fn new(limit: usize) -> Self {
         Self { limit, ..Self::default() }
     }
@@ -43,6 +43,9 @@ impl SseReader {
 
     /// Returns the data of the next complete event, lines joined by LF, never empty; `None` if more bytes are needed.
     /// Comments and events without data are skipped.
+    ///
+    /// # Errors
+    /// The event, or its current line, is longer than the limit of [`Self::new`].
     pub fn next_event(&mut self) -> Result<Option<Cow<'_, str>>, EventTooLong> {
         if std::mem::take(&mut self.handed_out) {
             self.data.clear();

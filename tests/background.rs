@@ -261,7 +261,7 @@ async fn background_commands_are_limited_in_number_and_output() {
     let harness = harness.await;
     let id = harness.start_command("yes | head -c 5000000; echo last; while [ ! -e go ]; do sleep 0.02; done").await;
     let refused = harness.exec(&json!({ "command": "true", "background": true })).await;
-    let expected = format!("1 processes run in the background, and 1 are the most: {id} (yes | head");
+    let expected = format!("1 processes run in the background, and the maximum is 1: {id} (yes | head");
     assert!(refused.contains(&expected) && refused.contains("process kill"), "{refused}");
     let printed = until("the end of the output", async || {
         let printed = harness.process(&json!({ "action": "output", "id": id, "lines": 2 })).await;

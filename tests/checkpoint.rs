@@ -176,7 +176,7 @@ async fn restoring_from_a_damaged_journal_is_refused() {
 
     for (args, words) in [
         (["turns", "restore", "ffffffff"], "there is no turn ffffffff; `daoyou turns list`"),
-        (["turns", "show", "nonsense"], "is no id"),
+        (["turns", "show", "nonsense"], "is not an id"),
         (["turns", "restore", &two[..4]], "several turn ids"),
     ] {
         let refused = gateway.run(&args).await;
@@ -227,7 +227,7 @@ async fn a_chat_lists_names_and_restores_its_own_checkpoints() {
     let model = Model::start().await;
     let mut gateway = Gateway::start(Setup::scripted(&model)).await;
     let empty = gateway.ask("in", "c", "/checkpoint").await;
-    assert!(empty.contains("nothing was said"), "{empty}");
+    assert!(empty.contains("no checkpoint yet"), "{empty}");
     gateway.ask("in", "c", "plan the trip").await;
     let named = gateway.ask("in", "c", "/checkpoint before Rome").await;
     assert!(named.contains("before Rome"), "{named}");
@@ -258,7 +258,7 @@ async fn a_chat_lists_names_and_restores_its_own_checkpoints() {
     gateway.setup().clone_from(&Setup::scripted(&model).set("agent.locale", "zh"));
     gateway.restart().await;
     let list = gateway.ask("in", "c", "/checkpoint").await;
-    assert!(list.contains("可以返回的节点") && list.contains("before Rome"), "{list}");
+    assert!(list.contains("本会话的检查点") && list.contains("before Rome"), "{list}");
     assert_eq!(model.refused(), Vec::<String>::new());
 }
 

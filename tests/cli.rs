@@ -89,7 +89,7 @@ async fn commands_print_the_same_data_with_and_without_a_gateway() {
     assert_eq!(model.requests_about("again")[0]["messages"].as_array().unwrap().len(), 2, "system and message");
 }
 
-/// A running gateway takes names that are no segments of a path, or those of other paths of the API, as names.
+/// A running gateway takes names that are not segments of a path, or those of other paths of the API, as names.
 #[tokio::test(flavor = "multi_thread")]
 async fn odd_names_have_the_same_answers_with_and_without_a_gateway() {
     let mut gateway = Gateway::new(Setup::new());
@@ -98,8 +98,8 @@ async fn odd_names_have_the_same_answers_with_and_without_a_gateway() {
         (&["sessions", "clear", ".."], "there is no session .."),
         (&["sessions", "show", ""], "there is no session "),
         (&["sessions", "show", "."], "there is no session ."),
-        (&["turns", "show", ""], "\"\" is no id"),
-        (&["turns", "fork", ".."], "\"..\" is no id"),
+        (&["turns", "show", ""], "\"\" is not an id"),
+        (&["turns", "fork", ".."], "\"..\" is not an id"),
         (&["cron", "show", ""], "there is no job \"\""),
         (&["cron", "remove", "."], "there is no job \".\""),
         (&["cron", "show", "export"], "there is no job \"export\""),
@@ -135,7 +135,7 @@ async fn asking_for_a_missing_item_fails_with_one_clear_error() {
         (&["sessions", "search", "--session", "cli:nobody", "tea"], "there is no session cli:nobody"),
         (&["turns", "list", "--session", "cli:nobody"], "there is no session cli:nobody"),
         (&["turns", "show", NOBODY], "there is no turn"),
-        (&["turns", "show", "nonsense"], "\"nonsense\" is no id"),
+        (&["turns", "show", "nonsense"], "\"nonsense\" is not an id"),
         (&["queue", "show", NOBODY], "in the queue"),
         (&["queue", "retry", NOBODY], "there is no undelivered message"),
         (&["queue", "drop", NOBODY], "there is no undelivered message"),
@@ -519,7 +519,7 @@ async fn commands_print_chinese_in_a_chinese_locale() {
     let mut gateway = Gateway::start(Setup::new().env("LANG", "zh_CN.UTF-8")).await;
     let status = gateway.run(&["status"]).await.stdout;
     for words in
-        ["网关      已运行", "模型      ", "数据库    ", "队列      待处理 0", "今天      0 轮，输入 0 个 token"]
+        ["网关      已运行", "模型      ", "数据库    ", "队列      待处理 0", "今天      0 个回合，输入 0 个 token"]
     {
         assert!(status.contains(words), "{words}: {status}");
     }
@@ -534,7 +534,7 @@ async fn commands_print_chinese_in_a_chinese_locale() {
     assert_eq!(gateway.run(&["config", "check"]).await.stdout, "配置正确\n");
     let wrong = gateway.command(&["config", "check"]).env("DAOYOU_AGENT__MODLE", "x").output().await.unwrap();
     let errors = String::from_utf8_lossy(&wrong.stderr).into_owned();
-    assert!(wrong.status.code() == Some(78) && errors.contains("没有这个键；最接近的是 agent.model"), "{errors}");
+    assert!(wrong.status.code() == Some(78) && errors.contains("未知的键；最接近的键是 agent.model"), "{errors}");
     let english = Gateway::new(Setup::new().env("LANG", "zh_CN.UTF-8").set("agent.locale", "en"));
     assert!(english.run(&["status"]).await.stdout.contains("gateway   down"));
 }
@@ -565,7 +565,7 @@ async fn lists_and_details_are_chinese_in_a_chinese_locale() {
         (&["agents", "show", "explorer"], &["名称：explorer", "编排方式：", "说明："]),
         (&["skills", "list"], &["技能 ", "可用", "  是  ", "built-in"]),
         (&["channels", "list"], &["渠道 ", "允许的发送者", "running"]),
-        (&["tools", "list"], &["工具 ", "提供给模型", "可重复执行"]),
+        (&["tools", "list"], &["工具 ", "提供给模型", "中断后可重跑"]),
         (&["models"], &["，即 offline", "常用模型", "需要 OPENAI_API_KEY", "* 是 agent.model 选用的服务"]),
         (&["prompt"], &["部分 ", "字节数", "整个请求的字节数"]),
         (&["service", "status", "--user"], &["管理者：user", "单元文件：", "已安装："]),

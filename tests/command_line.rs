@@ -134,7 +134,7 @@ async fn agent_asks_the_model_of_its_option() {
         let asked: Vec<Value> = model.requests().into_iter().map(|request| request["model"].clone()).collect();
         assert_eq!(asked[asked.len() - 2..], ["other", "scripted"]);
         let ran = gateway.run(&["agent", "-m", "hello", "--model", "nobody/x"]).await;
-        assert!(ran.code == Some(1) && format!("{ran:?}").contains("no provider is called"), "{ran:?}");
+        assert!(ran.code == Some(1) && format!("{ran:?}").contains("unknown provider"), "{ran:?}");
     }
 }
 
@@ -266,7 +266,7 @@ async fn help_has_help_of_its_own() {
     assert_eq!(gateway.run(&["hlep", "--help"]).await.code, Some(2));
 }
 
-/// A conversation that cannot print its replies fails with one line; a reader that closes the pipe is no error.
+/// A conversation that cannot print its replies fails with one line; a reader that closes the pipe is not an error.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_chat_whose_output_cannot_be_written_fails() {
     let mut gateway = Gateway::new(Setup::new());

@@ -73,12 +73,12 @@ const WRONG: &[Row] = &[
     (
         "[agent]\nturn_timeout = \"10 minutes\"",
         &[],
-        "C:2: agent.turn_timeout: \"10 minutes\" is no duration; allowed: a duration such as \"90s\"",
+        "C:2: agent.turn_timeout: \"10 minutes\" is not a duration; allowed: a duration such as \"90s\"",
     ),
     (
         "[store]\nreserve = \"lots\"",
         &[],
-        "C:2: store.reserve: \"lots\" is no size; allowed: a whole number with B, KB, MB, GB, TB, KiB",
+        "C:2: store.reserve: \"lots\" is not a size; allowed: a whole number with B, KB, MB, GB, TB, KiB",
     ),
     ("[agent]\nqueue = \"join\"", &[], "C:2: agent.queue: \"join\" is not known; allowed: \"followup\", \"collect\""),
     (
@@ -112,7 +112,7 @@ const WRONG: &[Row] = &[
     (
         "[gateway]\nlisten = \"18790\"",
         &[],
-        "C:2: gateway.listen: \"18790\" is no address with a port; allowed: an IP address and a port such as",
+        "C:2: gateway.listen: \"18790\" is not an address with a port; allowed: an IP address and a port such as",
     ),
     (
         "[gateway]\nlisten = \"0.0.0.0:1\"",
@@ -131,7 +131,7 @@ const WRONG: &[Row] = &[
         "C:5: channels.webhook.h.verify: \"none\" is for callers on this machine, and gateway.listen is [::]:1",
     ),
     ("[agent]\nmodel = \"gpt\"", &[], "C:2: agent.model: \"gpt\" names no provider and model; allowed: \"auto\", or"),
-    ("[agent]\nmodel = \"nowhere/x\"", &[], "C:2: agent.model: no provider is called \"nowhere\"; there are "),
+    ("[agent]\nmodel = \"nowhere/x\"", &[], "C:2: agent.model: unknown provider \"nowhere\"; available: "),
     (
         "[agent]\nmodel = \"openai/x\"",
         &[],
@@ -140,19 +140,19 @@ const WRONG: &[Row] = &[
     (
         "[agent]\ntimezone = \"Mars/Olympus\"",
         &[],
-        "C:2: agent.timezone: \"Mars/Olympus\" is no known time zone; allowed: an IANA name",
+        "C:2: agent.timezone: \"Mars/Olympus\" is not a known time zone; allowed: an IANA name",
     ),
     ("[owner]\nnotify = \"me\"", &[], "C:2: owner.notify: \"me\" names no channel and chat; allowed: \"CHANNEL:CHAT\""),
     ("[owner]\nidentities = [\"ann\"]", &[], "C:2: owner.identities: entry 1 is \"ann\"; allowed: \"CHANNEL:SENDER\""),
     (
         "[agent]\ntimezone = \"Europe/Berln\"",
         &[],
-        "C:2: agent.timezone: \"Europe/Berln\" is no known time zone; did you mean \"Europe/Berlin\"?; allowed: ",
+        "C:2: agent.timezone: \"Europe/Berln\" is not a known time zone; did you mean \"Europe/Berlin\"?; allowed: ",
     ),
     (
         "[approval.tools]\nrun_comand = \"deny\"",
         &[],
-        "C:2: approval.tools.run_comand: \"run_comand\" is no tool; the nearest is \"exec\"; allowed: read_file, ",
+        "C:2: approval.tools.run_comand: \"run_comand\" is not a tool; the nearest is \"exec\"; allowed: read_file, ",
     ),
     (
         "[approval.tools]\n\"gthub__*\" = \"deny\"",
@@ -162,22 +162,23 @@ const WRONG: &[Row] = &[
     (
         "[approval.channels]\nemial = \"deny\"",
         &[],
-        "C:2: approval.channels.emial: \"emial\" is no channel; allowed: cli, webhook, email, api, page, mcp, or webhook:NAME",
+        "C:2: approval.channels.emial: \"emial\" is not a channel; allowed: cli, webhook, email, api, page, mcp, or \
+         webhook:NAME",
     ),
     (
         "[tools]\nstrangers_read = [\"../..\"]",
         &[],
-        "C:2: tools.strangers_read: \"../..\" is no path in the workspace; allowed: ",
+        "C:2: tools.strangers_read: \"../..\" is not a path in the workspace; allowed: ",
     ),
     (
         "[tools.exec]\nenv = [\"FOO=bar\"]",
         &[],
-        "C:2: tools.exec.env: \"FOO=bar\" is no name of an environment variable; allowed: names such as",
+        "C:2: tools.exec.env: \"FOO=bar\" is not the name of an environment variable; allowed: names such as",
     ),
     (
         "[tools.postprocess.semantic]\nmodel = \"auto\"",
         &[],
-        "C:2: tools.postprocess.semantic.model: \"auto\" makes no vectors; allowed: \"PROVIDER/MODEL\" such as",
+        "C:2: tools.postprocess.semantic.model: \"auto\" does not support embeddings; allowed: \"PROVIDER/MODEL\" such as",
     ),
     (
         "[agent.budget]\nturn_cost = 0",
@@ -189,7 +190,7 @@ const WRONG: &[Row] = &[
     (
         "[tools]\ndisabled = [\"bash\", \"exce\"]",
         &[],
-        "C:2: tools.disabled: \"exce\" is no tool; the nearest is \"exec\"; allowed: read_file, write_file, ",
+        "C:2: tools.disabled: \"exce\" is not a tool; the nearest is \"exec\"; allowed: read_file, write_file, ",
     ),
     (
         "\n[providers.openai]\napi_key = \"k\"\n[providers.openai.price]\ninput = 3",
@@ -201,7 +202,7 @@ const WRONG: &[Row] = &[
         &[],
         "C:4: providers.openai.api_key: the environment variable NONE is not set",
     ),
-    ("[log]\nlevel = \"loud\"", &[], "C:2: log.level: \"loud\" is no level; allowed: \"error\", "),
+    ("[log]\nlevel = \"loud\"", &[], "C:2: log.level: \"loud\" is not a level; allowed: \"error\", "),
     // The environment.
     (
         "",
@@ -211,12 +212,13 @@ const WRONG: &[Row] = &[
     (
         "",
         &[("DAOYOU_AGENT__MAX_TOKENS", "many")],
-        "DAOYOU_AGENT__MAX_TOKENS: agent.max_tokens: \"many\" is no such value; allowed: a whole number",
+        "DAOYOU_AGENT__MAX_TOKENS: agent.max_tokens: \"many\" is not a valid value; allowed: a whole number",
     ),
     (
         "[providers.x]\nbase_url = \"https://x.example/v1\"\nheaders = { \"bad header\" = \"x\" }",
         &[],
-        "C:3: providers.x.headers.\"bad header\": \"bad header\" is no name of a header; allowed: a name such as X-Title",
+        "C:3: providers.x.headers.\"bad header\": \"bad header\" is not the name of a header; allowed: a name such \
+         as X-Title",
     ),
     (
         "",
@@ -320,7 +322,7 @@ output = 1
     assert_eq!((ran.status.code(), stderr(&ran).lines().count()), (Some(78), expected.len()), "{}", stderr(&ran));
 }
 
-/// A credential that only the service can read is named, and is no fault of the configuration.
+/// A credential that only the service can read is named, and is not a fault of the configuration.
 #[test]
 fn a_systemd_credential_is_not_checked_outside_of_the_service() {
     let config = "[agent]\nmodel = \"p/m\"\n[providers.p]\nbase_url = \"http://127.0.0.1:9\"\napi_key = \"cred:k\"\n\

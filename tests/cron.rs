@@ -179,7 +179,7 @@ async fn a_job_never_overlaps_itself() {
     let runs = history(&gateway, &long).await;
     assert_eq!((&runs[0].0[..], &runs[1].0[..], &runs[2].0[..]), ("ok", "skipped", "skipped"), "{runs:?}");
     let quick: Vec<_> = sink.posts().into_iter().filter(|post| post.data("content").starts_with("echo")).collect();
-    assert_eq!(quick[0].data("content"), "echo: /stop", "a prompt is no command");
+    assert_eq!(quick[0].data("content"), "echo: /stop", "a prompt is not a command");
 }
 
 /// The output of a job becomes part of the chat's session. A job with a fixed message calls no model.

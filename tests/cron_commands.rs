@@ -73,7 +73,7 @@ async fn a_job_is_managed_by_the_command_line() {
 /// Every error says what would be correct.
 async fn wrong_lines(gateway: &Gateway) {
     let twin = add(gateway, &["--name", "twin", "--every", "2h", "--message", "1"]).await;
-    let taken = format!("a job is called \"twin\" already: {twin}; give this one another name");
+    let taken = format!("a job named \"twin\" already exists ({twin}); choose another name");
     gateway.run(&words("cron add --name twin --every 3h --message 2")).await.assert_refused(&taken);
     let is_id = format!("\"{twin}\" is the id of another job, \"twin\"");
     gateway.run(&["cron", "add", "--name", &twin, "--every", "3h", "--message", "2"]).await.assert_refused(&is_id);
@@ -107,7 +107,7 @@ async fn wrong_lines(gateway: &Gateway) {
         ("add --at 2020-01-01T00:00:00Z --message x", "past"),
         ("add --every soon --message x", "is not a duration"),
         ("add --every 2h --message x --jitter soon", "is not a duration"),
-        ("add --cron @daily --tz Mars/Base --message x", "no known time zone"),
+        ("add --cron @daily --tz Mars/Base --message x", "not a known time zone"),
         ("add --every 2h --message x --channel emial --chat a", "there are cli, page, webhook:in"),
         ("add --every 2h --message x --channel webhook:in", "needs a chat"),
         ("import nothing.json", "nothing.json cannot be opened"),
@@ -135,7 +135,7 @@ async fn the_cron_api_answers_errors_with_their_status() {
     for (request, status, expected) in [
         (gateway.client.post(url("")).json(&job), 422, "as many as cron.max_jobs allows"),
         (gateway.client.post(url("")).json(&json!({"promt": "x"})), 422, "unknown field `promt`"),
-        (gateway.client.post(url("")).body("{"), 400, "not JSON"),
+        (gateway.client.post(url("")).body("{"), 400, "not valid"),
         (gateway.client.get(url("/x")), 404, "there is no job"),
         (gateway.client.patch(url("/x")).json(&json!({"prompt": "y"})), 404, "there is no job"),
         (gateway.client.patch(url("/n")).json(&json!({"promt": "y"})), 422, "unknown field `promt`"),
@@ -228,7 +228,7 @@ async fn a_model_creates_jobs_for_its_chat() {
     for expected in [
         "Created job 'The tea is ready' (id: ",
         "Created job 'build'",
-        "a job is called \\\"daily\\\" already",
+        "a job named \\\"daily\\\" already exists",
         "past",
         "Job nothing not found; there are",
     ] {

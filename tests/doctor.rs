@@ -530,7 +530,7 @@ async fn names_in_the_configuration_that_fit_nothing_are_named() {
     let setup = Setup::new().hook(Hook::bearer("in")).set("routes", routes).set("skills.disabled", vec!["wether"]);
     let gateway = Gateway::start(setup).await;
     let route = "routes[1].channel: \"emial\" fits no channel; there are cli, email, api, page, mcp, webhook:in";
-    let skill = "names \"wether\", which is no skill";
+    let skill = "names \"wether\", which is not a skill";
     let doctor = run_doctor(&gateway, &[]).await;
     let messages: Vec<_> = doctor.checks().iter().filter_map(|check| check["message"].as_str()).collect();
     for expected in [route, skill] {
@@ -541,5 +541,5 @@ async fn names_in_the_configuration_that_fit_nothing_are_named() {
     // The first turn reads the skills.
     gateway.ask("in", "c", "hello").await;
     let logs = gateway.logs();
-    assert!(logs.contains("fits no channel") && logs.contains("which is no skill"), "{logs}");
+    assert!(logs.contains("fits no channel") && logs.contains("which is not a skill"), "{logs}");
 }

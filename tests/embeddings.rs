@@ -90,11 +90,14 @@ async fn a_model_without_embeddings_is_a_configuration_error() {
     let server = Embeddings::start().await;
     for (model, expected) in [
         ("numbers", "memory.embeddings.model: \"numbers\" names no provider and model"),
-        ("auto", "memory.embeddings.model: \"auto\" makes no vectors"),
-        ("nowhere/m", "memory.embeddings.model: no provider is called \"nowhere\""),
+        ("auto", "memory.embeddings.model: \"auto\" does not support embeddings"),
+        ("nowhere/m", "memory.embeddings.model: unknown provider \"nowhere\""),
         ("openai/m", "memory.embeddings.model: openai has no key: set providers.openai.api_key"),
-        ("offline/m", "memory.embeddings.model: offline makes no vectors"),
-        ("claude/m", "memory.embeddings.model: claude makes no vectors: take a provider of kind = \"openai\""),
+        ("offline/m", "memory.embeddings.model: offline does not support embeddings"),
+        (
+            "claude/m",
+            "memory.embeddings.model: claude does not support embeddings: use a provider of kind = \"openai\"",
+        ),
     ] {
         let setup = setup(&server, model)
             .set("providers.claude.kind", "anthropic")

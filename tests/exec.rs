@@ -13,7 +13,7 @@ use daoyou::chat::ToolCall;
 use daoyou::guard::{self, SandboxMode};
 use daoyou::tools::{ExecConfig, ToolContext, ToolDeps, ToolExecutor, ToolsConfig, build};
 use daoyou_channels::Trust;
-use daoyou_channels::settings::Span;
+use daoyou_channels::settings::HumanDuration;
 use futures_util::future::join_all;
 use seccompiler::{SeccompAction, SeccompFilter};
 use serde_json::{Value, json};
@@ -497,7 +497,7 @@ fn supervisor(order: &Value) -> (Child, UnixStream) {
 
 #[tokio::test]
 async fn a_command_may_shorten_its_timeout_but_not_extend_it() {
-    let harness = Harness::new(ExecConfig { timeout: Span::from_secs(1), ..unprotected() });
+    let harness = Harness::new(ExecConfig { timeout: HumanDuration::from_secs(1), ..unprotected() });
     let got = harness.call(json!({ "command": "sleep 987", "timeout": 500 }), &CancellationToken::new()).await;
     assert!(got.starts_with("Error: Command timed out after 1 seconds"), "{got}");
     for (command, words) in [("", "empty"), ("a\0b", "no NUL"), (&"x".repeat(100_001), "at most 100000 bytes")] {

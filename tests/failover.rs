@@ -121,7 +121,7 @@ async fn a_fallback_model_answers_when_the_first_fails() {
     assert_eq!((first.refused(), third.refused()), (Vec::new(), Vec::new()));
 
     for (name, fault) in [
-        ("nowhere/x", "agent.fallback: no provider is called \"nowhere\""),
+        ("nowhere/x", "agent.fallback: unknown provider \"nowhere\""),
         ("auto", "agent.fallback: \"auto\" names no provider and model; allowed: \"PROVIDER/MODEL\""),
         ("m", "agent.fallback: \"m\" names no provider and model"),
     ] {

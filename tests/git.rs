@@ -103,7 +103,7 @@ async fn changes_are_shown_and_committed() {
     assert_eq!(harness.model.refused(), Vec::<String>::new());
 }
 
-/// Git and the file system take any bytes as a name. A result shows the bytes that are no UTF-8 as U+FFFD.
+/// Git and the file system take any bytes as a name. A result shows the bytes that are not UTF-8 as U+FFFD.
 #[tokio::test(flavor = "multi_thread")]
 async fn files_whose_names_are_not_utf8_are_committed() {
     let Some(harness) = Harness::start().await else { return };

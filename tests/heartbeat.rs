@@ -107,7 +107,7 @@ async fn a_reload_shortens_the_interval_of_the_checks() {
     harness.gateway.stop().await;
 }
 
-/// An entry whose schedule is not understood does not run; the log names it once. Fenced code is no task.
+/// An entry whose schedule is not understood does not run; the log names it once. Fenced code is not a task.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_entry_with_a_misread_schedule_does_not_run_and_is_reported_once() {
     let mut harness = Harness::start(|setup| setup).await;

@@ -274,7 +274,7 @@ async fn a_rotated_token_takes_effect_at_once() {
 #[tokio::test(flavor = "multi_thread")]
 async fn wrong_ids_and_parameters_of_the_api_are_named() {
     let gateway = Gateway::start(Setup::new()).await;
-    let is_no_id = "\"nope\" is no id; ids look like 0";
+    let is_no_id = "\"nope\" is not an id; ids look like 0";
     for (path, expected) in [
         ("/api/queue/nope", is_no_id),
         ("/api/messages/nope?wait=1", is_no_id),

@@ -125,9 +125,9 @@ async fn an_unusable_option_writes_nothing() {
         (&["--yes", "--provider", "mine"], 1, "add its address with --base-url"),
         (&["--yes", "--model", "gpt"], 1, "write --model PROVIDER/MODEL"),
         (&["--yes", "--base-url", unreachable], 1, "add --provider NAME"),
-        (&["--yes", "--timezone", "Mars/Olympus"], 78, "--timezone: agent.timezone: \"Mars/Olympus\" is no"),
+        (&["--yes", "--timezone", "Mars/Olympus"], 78, "--timezone: agent.timezone: \"Mars/Olympus\" is not"),
         (&["--no-test"], 2, "--yes"),
-        (&[&["--yes"], &mine("ftp://x")[..]].concat(), 78, "--base-url: providers.mine.base_url: the value is no"),
+        (&[&["--yes"], &mine("ftp://x")[..]].concat(), 78, "--base-url: providers.mine.base_url: the value is not"),
         (&[&["--yes"], &mine(unreachable)[..]].concat(), 1, "asked: http://127.0.0.1:9/v1/chat/completions"),
         (&[&["--yes"], &mine(&base)[..]].concat(), 1, "it refuses the key"),
     ] {
@@ -230,7 +230,7 @@ async fn questions_lead_to_a_working_gateway() {
         answer(&mut terminal, "Its name:", "");
         terminal.expect("its settings are sound");
         answer(&mut terminal, "Time zone:", "Mars/Olympus");
-        terminal.expect("is no known time zone");
+        terminal.expect("is not a known time zone");
         answer(&mut terminal, "Time zone:", "Europe/Berlin");
         if fs::exists("/run/systemd/system").unwrap() && !rustix::process::geteuid().is_root() {
             answer(&mut terminal, "systemd service", "n");

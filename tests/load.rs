@@ -13,8 +13,8 @@ use crate::support::{Answer, Gateway, Hook, Model, Setup, Sink, deadline};
 const SESSIONS: usize = 2_000;
 /// Concurrent senders.
 const AT_ONCE: usize = 64;
-/// The most memory that the load may add, with some 20 MB of program pages, which the gateway unmaps after its start and the load maps
-/// again.
+/// The maximum memory that the load may add, with some 20 MB of program pages, which the gateway unmaps after its start
+/// and the load maps again.
 const MEMORY: u64 = 60 << 20;
 
 async fn send_all(gateway: &Gateway, hook: &str, chats: usize) -> Vec<String> {

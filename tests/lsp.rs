@@ -11,7 +11,7 @@ use daoyou::tools::{
     ExecConfig, LspConfig, PrivateFolders, ToolContext, ToolDeps, ToolExecutor, ToolResult, ToolsConfig, build,
 };
 use daoyou_channels::Trust;
-use daoyou_channels::settings::Span;
+use daoyou_channels::settings::HumanDuration;
 use serde_json::{Value, json};
 
 use crate::support::model::last_text;
@@ -213,7 +213,7 @@ async fn each_call_sends_the_current_content_of_files() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_misbehaves_gives_one_clear_error() {
     let short: fn(&mut LspConfig) = |config| {
-        (config.startup_timeout, config.timeout) = (Span::from_secs(5), Span::from_secs(2));
+        (config.startup_timeout, config.timeout) = (HumanDuration::from_secs(5), HumanDuration::from_secs(2));
     };
     for (mode, expected) in [
         ("noise", FOUND),
@@ -226,11 +226,11 @@ async fn a_server_that_misbehaves_gives_one_clear_error() {
         ("crash", "Error: python3 ended (exit code 7): panic: no more memory"),
         ("silent", "Error: python3 did not answer initialize within 5 seconds"),
         ("slow", "Error: python3 did not answer textDocument/definition within 2 seconds"),
-        ("garbage", "Error: python3 was stopped: it sent what is no valid message"),
+        ("garbage", "Error: python3 was stopped: it sent an invalid message"),
         ("binary", "Error: python3 was stopped: its output is not that of a language server"),
         ("huge", "Error: python3 was stopped: it sent a message of 50 MB, and at most 8 MB are read"),
         ("flood", "Error: python3 was stopped: it asks without reading the answers"),
-        ("wrong", "Error: python3 answers with what are no places"),
+        ("wrong", "Error: python3 returned invalid places"),
         ("fault", "Error: python3 answers: no such thing"),
         ("poor", "Error: python3 cannot do this: it finds no definitions"),
     ] {
@@ -335,7 +335,7 @@ async fn wrong_paths_and_missing_servers_are_named() {
         ("../outside.go", "outside the workspace"),
         ("/etc/passwd", "outside the workspace"),
         ("", "path"),
-        ("x.c", "no-such-server of tools.lsp.servers is no program"),
+        ("x.c", "no-such-server of tools.lsp.servers is not a program"),
         ("memory/m.go", "language servers serve all conversations, so they do not see this folder"),
         ("mail/m.go", "language servers serve all conversations, so they do not see this folder"),
         ("bin.go", "a binary file, not text"),
@@ -396,7 +396,7 @@ async fn without_namespaces_only_the_owner_asks_servers() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn idle_servers_are_stopped_and_few_run_at_once() {
-    let short = |config: &mut LspConfig| config.idle_timeout = Span(Duration::from_millis(300));
+    let short = |config: &mut LspConfig| config.idle_timeout = HumanDuration(Duration::from_millis(300));
     let Some(harness) = Harness::with_lsp("works", short) else { return };
     assert_eq!(harness.definition().await, FOUND);
     until("the idle server to end", async || (!harness.is_running()).then_some(())).await;

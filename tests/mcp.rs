@@ -151,7 +151,7 @@ async fn an_unusable_server_affects_no_other_server() {
         ("exits", "1m", "notes ended (exit code 3): the licence has expired"),
         ("silent", "1s", "notes did not start within 1s (mcp.notes.start_timeout)"),
         ("too-deep", "1m", "notes answers: the answer cannot be read: recursion limit exceeded"),
-        ("flood", "1m", "it prints too much to its standard output that is no message"),
+        ("flood", "1m", "it prints too much to its standard output that is not a message"),
         ("flood-of-messages", "1m", "notes was stopped: it sent more than 10000 messages within 10 s"),
     ] {
         let setup = with_server(with_server(Setup::new(), "notes", mode), "good", "works");
@@ -320,7 +320,7 @@ async fn a_server_gets_its_workspace_but_no_sampling_or_elicitation() {
     assert!(root.starts_with("file://") && root.ends_with("/workspace"), "{answers}");
     // The two requests are handled at the same time; whichever is refused first is logged, the other one is not.
     let logs = gateway.logs();
-    assert_eq!(logs.matches("an MCP server asked for what daoyou does not give").count(), 1, "{logs}");
+    assert_eq!(logs.matches("refused an unsupported request of an MCP server").count(), 1, "{logs}");
 }
 
 /// A skill with `always` in one of these folders would speak in the system prompt.
@@ -369,7 +369,7 @@ async fn resources_are_read_and_prompts_become_messages() {
     assert!(say("/mcp notes greet").await.contains("The argument `whom` is missing."));
     assert!(say("/mcp notes bow").await.contains("has no prompt `bow`. It has: `greet`"));
     assert!(say("/mcp notes greet whom=Ann whom=Bob").await.contains("The argument `whom` is given twice."));
-    assert!(say("/mcp notes greet who=Ann").await.contains("`who` is no argument of this prompt."));
+    assert!(say("/mcp notes greet who=Ann").await.contains("`who` is not an argument of this prompt."));
     assert_eq!(model.count(), 0);
     model.on("Please greet Ann Lee", [Reply::tool("exec", &json!({"command": "true"})), Reply::text("Good day!")]);
     let turn = gateway.run(&["agent", "-m", "/mcp notes greet whom=\"Ann Lee\" style=formal", "--session", "cli:p"]);

@@ -486,6 +486,8 @@ async fn turn_results_and_personal_facts_are_remembered_automatically() {
     gateway.ask_as("in", "ann", "a", "list files").await;
     gateway.ask_as("in", "ann", "a", "Call me Max. I write Python.").await;
     gateway.ask_as("in", "ann", "a", "hello").await;
+    // A person may have any name.
+    gateway.ask_as("in", "cron", "b", "Call me Kim.").await;
     let store = Connection::open(gateway.database()).unwrap();
     let mut rows =
         store.prepare("SELECT owner || ' ' || kind || ' ' || name || ' ' || text FROM memories ORDER BY id").unwrap();
@@ -495,7 +497,8 @@ async fn turn_results_and_personal_facts_are_remembered_automatically() {
         [
             "name:ann task  list files",
             "name:ann preference call_me Max",
-            "name:ann preference preferred_language python"
+            "name:ann preference preferred_language python",
+            "sender:webhook:in:cron preference call_me Kim"
         ]
     );
 }

@@ -70,9 +70,9 @@ async fn memories_are_managed_from_the_command_line() {
         gateway
             .run(&["memory", "show", "--owner", "bob"])
             .await
-            .assert_refused("\"bob\" is no owner; allowed: \"owner\"");
+            .assert_refused("\"bob\" is not an owner; allowed: \"owner\"");
         gateway.run(&["memory", "add", " "]).await.assert_refused("empty");
-        gateway.run(&["memory", "search", "x", "--since", "noon"]).await.assert_refused("\"noon\" is no time");
+        gateway.run(&["memory", "search", "x", "--since", "noon"]).await.assert_refused("\"noon\" is not a time");
     }
 }
 
@@ -103,8 +103,8 @@ async fn exported_memories_are_imported_elsewhere() {
     assert_eq!(plain(&again), plain(&lines));
     let spoilt = format!("{lines}{{\"owner\":\"owner\",\"kind\":\"fakt\",\"text\":\"x\"}}\nno JSON\n");
     let ran = home(false).await.run_with_input(&["memory", "import", "-"], &spoilt).await;
-    ran.assert_refused("nothing was imported:\nline 4: \"fakt\" is no kind");
-    assert!(ran.stderr.contains("line 5: this is no memory: expected ident, in column 2\n"), "{ran:?}");
+    ran.assert_refused("nothing was imported:\nline 4: \"fakt\" is not a kind");
+    assert!(ran.stderr.contains("line 5: this is not a memory: expected ident, in column 2\n"), "{ran:?}");
 }
 
 /// An import adds nothing that already exists, whatever its kind: tasks, which are otherwise added each time; facts that

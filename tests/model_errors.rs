@@ -18,7 +18,7 @@ async fn a_failed_call_is_one_clear_reply_with_a_code() {
     for (text, answer, asked, code, words) in [
         ("the request is wrong", Reply::status(400), 1, "llm_bad_request", "HTTP 400"),
         ("it breaks off", Reply::text("half an answer").drops_after(2), 2, "llm_connection", "(after 2 tries)"),
-        ("it is no service", Reply::raw("<html>hello</html>"), 2, "llm_parse", "web page"),
+        ("it is not a service", Reply::raw("<html>hello</html>"), 2, "llm_parse", "web page"),
     ] {
         model.on(text, [answer]);
         let (reply, found) = gateway.reply_and_error_code(text).await;

@@ -2,10 +2,11 @@
 
 use serde_json::json;
 
+use crate::support::clock::{faketime, start_at_time};
 use crate::support::gateway::Message;
-use crate::support::invariants::{Witness, open};
-use crate::support::model::ModelRequest;
-use crate::support::{Gate, Gateway, Hook, Model, Reply, Setup, Sink, until};
+use crate::support::invariants::{Journal, Witness, open};
+use crate::support::model::{ModelRequest, user_messages};
+use crate::support::{Answer, Gate, Gateway, Hook, Model, Reply, Setup, Sink, until};
 
 /// `daoyou.db` of commit 8563155, written by [`write_fixture`] and killed.
 const STORE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/store-8563155.db");
@@ -167,4 +168,177 @@ async fn a_home_of_the_first_format_opens() {
     let report: serde_json::Value = serde_json::from_str(&ran.stdout).unwrap();
     let database = report["checks"].as_array().unwrap().iter().find(|check| check["name"] == "database").unwrap();
     assert_eq!(database["state"], "ok", "{database}");
+}
+
+/// `daoyou.db` of commit 8bef218, whose gateway was killed at work, as [`write_killed_fixture`] writes it. The log
+/// `daoyou.db-wal` stays beside it, and contains the last messages alone.
+const KILLED_STORE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/store-8bef218.db");
+
+/// Ann is trusted, and only `boss` is the owner. A callback that fails is tried again after an hour.
+fn setup_of_killed_store(model: &Model, sink: &Sink) -> Setup {
+    let hook = Hook::bearer("in").trusting(&["ann"]).callback(sink).set("retry", vec!["1h", "1h"]);
+    Setup::new().model(model).hook(hook).set("owner.identities", vec!["webhook:in:boss"])
+}
+
+/// Makes the model write a file, ask a question, and repeat every other message.
+fn script_killed_work(model: &Model) {
+    let write = json!({"path": "trip.txt", "content": "We travel by train.\n"});
+    model.on("write it", [Reply::tool("write_file", &write), Reply::text("It is written.")]);
+    let colour = json!({"question": "Which colour?", "options": ["Blue", "Dark green"]});
+    model.script(move |asked| {
+        let painted = || Reply::text(format!("painted: {}", asked.results.join(" + ")));
+        let is_first = asked.step == 0;
+        (asked.user == "paint").then(|| if is_first { Reply::tool("ask_user", &colour) } else { painted() })
+    });
+}
+
+/// Writes the fixture with the version `PROGRAM`: `DAOYOU_BIN=PROGRAM DAOYOU_FIXTURE=FILE cargo test --test stories --
+/// --ignored write_killed_fixture`. The two clean stops before the kill empty the log, so that both files remain small.
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "writes a new fixture, for the version after the next change of the schema"]
+async fn write_killed_fixture() {
+    let file = std::env::var("DAOYOU_FIXTURE").expect("DAOYOU_FIXTURE names the file to write");
+    let library = faketime().expect("libfaketime, so that all times are in the past");
+    let (model, gate, sink) = (Model::start().await, Gate::new(), Sink::signed().await);
+    script_killed_work(&model);
+    model.on("think long", [Reply::text("never sent").held_by(&gate)]);
+    sink.when(|post| match post.data("chat_id") {
+        "gone" => Some(Answer::Status(410, None)),
+        "late" => Some(Answer::Status(503, None)),
+        _ => None,
+    });
+    let setup = setup_of_killed_store(&model, &sink).set("approval.expires", "36500d");
+    let mut gateway = Gateway::new(setup);
+    let send = async |gateway: &Gateway, sender: &str, chat: &str, text: &str| {
+        gateway.accept("in", &Message::new(text).chat(chat).sender(sender)).await
+    };
+    start_at_time(&mut gateway, &library, "2026-01-05 08:00:00");
+    gateway.up().await;
+    for (chat, text) in
+        [("plan", "hello"), ("plan", "/checkpoint before the trip"), ("plan", "we travel"), ("gone", "to nobody")]
+    {
+        let id = send(&gateway, "ann", chat, text).await;
+        gateway.wait_done("in", &id).await;
+    }
+    let at = ["cron", "add", "--name", "news", "--at", "2099-01-01T08:00:00Z", "--prompt", "what is new?"];
+    gateway.json(&[&at[..], &["--channel", "webhook:in", "--chat", "news"]].concat()).await;
+    gateway.json(&["tokens", "add", "phone", "--scope", "read"]).await;
+    gateway.json(&["memory", "add", "Ann drinks oolong tea."]).await;
+    let is_dead = async || gateway.json(&["queue", "list"]).await[0]["state"] == "dead";
+    until("the dead letter", async || is_dead().await.then_some(())).await;
+    gateway.stop().await;
+
+    start_at_time(&mut gateway, &library, "2026-01-05 08:01:00");
+    gateway.up().await;
+    let id = send(&gateway, "ann", "late", "hello later").await;
+    gateway.wait_done("in", &id).await;
+    let is_refused = || sink.posts().iter().any(|post| post.data("chat_id") == "late");
+    until("the refused callback", async || is_refused().then_some(())).await;
+    let id = send(&gateway, "stranger", "write", "write it").await;
+    gateway.wait_status(&id, "waiting").await;
+    gateway.stop().await;
+
+    start_at_time(&mut gateway, &library, "2026-01-05 08:02:00");
+    gateway.up().await;
+    let id = send(&gateway, "ann", "paint", "paint").await;
+    gateway.wait_status(&id, "waiting").await;
+    send(&gateway, "bob", "long", "think long").await;
+    gate.wait_arrived(1).await;
+    gateway.kill9().await;
+    for suffix in ["", "-wal"] {
+        let original = format!("{}{suffix}", gateway.database().display());
+        std::fs::copy(original, format!("{file}{suffix}")).expect("the fixture can be written");
+    }
+}
+
+/// Starts this version in a home with the killed store.
+async fn revived_gateway(model: &Model, sink: &Sink) -> Gateway {
+    let mut gateway = Gateway::new(setup_of_killed_store(model, sink));
+    gateway.write_config();
+    for suffix in ["", "-wal"] {
+        let copy = format!("{}{suffix}", gateway.database().display());
+        std::fs::copy(format!("{KILLED_STORE}{suffix}"), copy).expect("the fixture is there");
+    }
+    gateway.up().await;
+    gateway
+}
+
+/// Returns the id of the accepted message with this text.
+fn id_of(gateway: &Gateway, text: &str) -> String {
+    let inbox = Journal::read(&gateway.database()).expect("the store").inbox;
+    inbox.into_iter().find(|row| row.content == text).unwrap_or_else(|| panic!("{text} was accepted")).id
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_waited_when_an_earlier_version_was_killed_goes_on_once() {
+    let (model, sink) = (Model::start().await, Sink::signed().await);
+    script_killed_work(&model);
+    let gateway = revived_gateway(&model, &sink).await;
+    let texts = ["think long", "hello later", "write it", "paint"];
+    let ids = texts.map(|text| id_of(&gateway, text));
+    let [long, later, write, paint] = &ids;
+
+    // The message that the model had not answered, and the callback that had failed.
+    assert_eq!(sink.wait_reply(long).await.data("content"), "echo: think long");
+    assert_eq!(sink.wait_reply(later).await.data("content"), "echo: hello later");
+
+    // The call that waits for the owner.
+    let waiting = gateway.json(&["approvals", "list"]).await;
+    let calls: Vec<_> = waiting.as_array().unwrap().iter().map(|call| json!([call["tool"], call["turn"]])).collect();
+    assert_eq!(calls, [json!(["write_file", write])], "{waiting}");
+    let written = json!({"path": "trip.txt", "content": "We travel by train.\n"});
+    assert_eq!((&waiting[0]["arguments"], &waiting[0]["taint"]), (&written, &json!(["sender:webhook:in:stranger"])));
+    assert!(!gateway.workspace().join("trip.txt").exists());
+    let approved = gateway.json(&["approvals", "approve", waiting[0]["id"].as_str().unwrap()]).await;
+    assert_eq!(approved["state"], "approved", "{approved}");
+    assert_eq!(sink.wait_reply(write).await.data("content"), "It is written.");
+    assert_eq!(std::fs::read_to_string(gateway.workspace().join("trip.txt")).unwrap(), "We travel by train.\n");
+
+    // The question that waits for its answer.
+    let question = until("the question", async || {
+        let state = gateway.state("in", paint).await;
+        (state.text("status") == "waiting").then(|| state.text("question").to_owned())
+    });
+    assert_eq!(question.await, "Which colour?\n\n1. Blue\n2. Dark green");
+    gateway.accept("in", &Message::new("2").chat("paint").sender("ann")).await;
+    assert_eq!(sink.wait_reply(paint).await.data("content"), "painted: Dark green");
+
+    let journal = gateway.check_settled(&Witness { accepted: &ids, sink: Some(&sink), ..Witness::default() }).await;
+    assert_eq!(ids.each_ref().map(|id| sink.replies_to(id).len()), [1; 4]);
+    // The reply that had only to be delivered needed no model.
+    assert_eq!(texts.map(|text| model.requests_about(text).len()), [1, 0, 1, 1]);
+    assert_eq!(journal.steps_of(write).iter().filter(|step| step.kind == "tool_result").count(), 1);
+    assert_eq!(gateway.json(&["approvals", "list"]).await, json!([]));
+    assert_eq!(model.refused(), Vec::<String>::new());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_an_earlier_version_had_stored_when_it_was_killed_is_kept() {
+    let (model, sink) = (Model::start().await, Sink::signed().await);
+    let gateway = revived_gateway(&model, &sink).await;
+    let tokens = gateway.json(&["tokens", "list"]).await;
+    assert_eq!((&tokens[0]["name"], &tokens[0]["scope"]), (&json!("phone"), &json!("read")), "{tokens}");
+    let jobs = gateway.json(&["cron", "list"]).await;
+    assert_eq!(
+        json!([jobs[0]["name"], jobs[0]["schedule"], jobs[0]["state"], jobs[0]["channel"], jobs[0]["chat_id"]]),
+        json!(["news", {"at": "2099-01-01T08:00:00Z"}, "enabled", "webhook:in", "news"])
+    );
+    let found = gateway.json(&["memory", "search", "oolong"]).await;
+    assert_eq!(found[0]["text"], "Ann drinks oolong tea.", "{found}");
+
+    // The named checkpoint can be restored.
+    let list = gateway.ask_as("in", "ann", "plan", "/checkpoint").await;
+    assert!(list.contains("**before the trip** hello"), "{list}");
+    gateway.ask_as("in", "ann", "plan", "/restore before the trip").await;
+    gateway.ask_as("in", "ann", "plan", "and now?").await;
+    assert_eq!(user_messages(&model.requests_about("and now?")[0]), ["hello", "and now?"]);
+
+    // The dead letter can be sent again.
+    let queue = gateway.json(&["queue", "list"]).await;
+    let dead: Vec<_> = queue.as_array().unwrap().iter().filter(|row| row["state"] == "dead").collect();
+    assert_eq!(dead.len(), 1, "{queue}");
+    assert_eq!((&dead[0]["chat_id"], &dead[0]["content"]), (&json!("gone"), &json!("echo: to nobody")), "{queue}");
+    gateway.json(&["queue", "retry", dead[0]["id"].as_str().unwrap()]).await;
+    assert_eq!(sink.wait_reply(&id_of(&gateway, "to nobody")).await.data("content"), "echo: to nobody");
+    assert_eq!(model.refused(), Vec::<String>::new());
 }

@@ -111,7 +111,7 @@ async fn choosing_an_unknown_model_is_refused_with_the_nearest_name() {
         (!is_there).then(|| Reply::status(404).saying("The model does not exist"))
     });
     let gateway = Gateway::start(Setup::scripted(&model)).await;
-    for (wanted, words) in [("scripte", "near to it: scripted/scripted"), ("scripted/nope", "no model \"nope\"")] {
+    for (wanted, words) in [("scripte", "similar: scripted/scripted"), ("scripted/nope", "no model \"nope\"")] {
         let reply = gateway.ask("in", "c", &format!("/model {wanted}")).await;
         assert!(reply.contains(words), "{wanted}: {reply}");
         assert_eq!(gateway.ask("in", "c", "hello").await, "echo: hello", "the session keeps its model");

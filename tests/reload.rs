@@ -74,10 +74,10 @@ async fn a_failed_reload_changes_nothing_and_restart_settings_are_named() {
     send_sighup(&gateway, before, "the previous one stays in force").await;
     let logs = gateway.logs();
     assert!(logs.contains("config.toml:") && logs.contains("agnet: unknown key"), "{logs}");
-    assert!(logs.contains("log.level: \"loud\" is no level"), "{logs}");
+    assert!(logs.contains("log.level: \"loud\" is not a level"), "{logs}");
     *gateway.setup() = setup.clone().set("agent.model", "nowhere/x");
     reload(&gateway, "the previous one stays in force").await;
-    assert!(gateway.logs().contains("agent.model: no provider is called \"nowhere\""));
+    assert!(gateway.logs().contains("agent.model: unknown provider \"nowhere\""));
     assert_eq!(gateway.ask("in", "a", "hi").await, "echo: hi");
 
     let changed = setup.clone().set("agent.max_iterations", 7).set("channels.webhook.in.secret", "another-secret");

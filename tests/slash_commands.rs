@@ -61,7 +61,7 @@ const CHINESE: Table = &[
     ("/agent plain", &["本会话现在由 plain 回答。"]),
     ("/agent default", &["本会话恢复由默认智能体回答。"]),
     ("/session", &["会话：webhook:in:c", "消息数：2"]),
-    ("/cost", &["本会话：1 轮", "输入 100 token"]),
+    ("/cost", &["本会话：1 个回合", "输入 100 token"]),
     ("/tools", &["工具：", "read_file"]),
     ("/stop", &["这里没有正在运行的任务。"]),
     ("/nonsense", &["没有 `/nonsense` 这个命令，是不是想用 `/", "`/help`"]),
@@ -117,9 +117,9 @@ async fn an_unknown_command_fails() {
     assert_eq!(gateway.run(&["agent", "-m", "/model"]).await.code, Some(0));
     for count in ["abc", "2x", "-1", "0"] {
         let answer = gateway.run(&["agent", "-m", &format!("/history {count}")]).await.stdout;
-        assert!(answer.contains(&format!("`{count}` is no number of messages")), "{answer}");
+        assert!(answer.contains(&format!("`{count}` is not a number of messages")), "{answer}");
     }
-    assert!(gateway.run(&["agent", "-m", "/history 1"]).await.stdout.contains("Nothing was said"));
+    assert!(gateway.run(&["agent", "-m", "/history 1"]).await.stdout.contains("There are no messages here yet"));
 }
 
 /// The model choice of a session is separate, survives a kill, and is reset with `auto`.

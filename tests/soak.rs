@@ -176,7 +176,7 @@ async fn one_round(plan: Plan) -> usize {
         }
         deaths += 1;
     }
-    assert!(deaths >= 2, "the gateway died only {deaths} times: this was no soak");
+    assert!(deaths >= 2, "the gateway died only {deaths} times: this was not a soak");
     gateway.recover().await;
     let accepted = accepted.lock().expect("no sender panicked").clone();
     assert_eq!((accepted.len(), model.refused()), (CHATS * MESSAGES, Vec::new()));

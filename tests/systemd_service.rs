@@ -116,7 +116,7 @@ async fn a_stalled_store_stops_the_watchdog_notifications() {
         () = stuck => {}
     }
     manager.drain_messages();
-    let complaints = || gateway.logs().matches("watchdog is not fed").count();
+    let complaints = || gateway.logs().matches("watchdog is not notified").count();
     let before = complaints();
     until("more complaints", async || (complaints() >= before + 3).then_some(())).await;
     assert_eq!(manager.drain_messages(), Vec::<String>::new(), "it was fed all the same");
@@ -144,7 +144,7 @@ fn journal_lines_carry_their_priority() {
     let journal = logged("journal", true, &gateway);
     let (warning, fault) = journal.split_once('\n').unwrap();
     assert!(warning.starts_with("<4> WARN daoyou::commands::environment: DAOYOU_LOG_LEVEL sets nothing"), "{journal}");
-    assert!(fault.starts_with("<3>") && fault.contains("agent.model: no provider"), "{journal}");
+    assert!(fault.starts_with("<3>") && fault.contains("agent.model: unknown provider"), "{journal}");
     let json = logged("json", true, &["gateway", "--no-cli", "--log-format", "json"]);
     assert!(json.starts_with("<4>{\"timestamp\":"), "{json}");
     let elsewhere = logged("elsewhere", false, &gateway);

@@ -100,7 +100,7 @@ async fn tab_completes_commands_sessions_models_and_files() {
         terminal.expect("in the terminal also");
         terminal.expect("You> ");
         terminal.keys("/session cli:w\t\r");
-        terminal.expect("This is cli:work now.");
+        terminal.expect("Switched to cli:work.");
         terminal.expect("You> ");
         terminal.keys("/model o\t\r");
         terminal.expect("This session now uses offline");
@@ -109,7 +109,7 @@ async fn tab_completes_commands_sessions_models_and_files() {
         terminal.expect("Added my notes.txt (17 B)");
         terminal.expect("You> ");
         terminal.keys("/drop m\t\r");
-        terminal.expect("Took out my notes.txt.");
+        terminal.expect("Removed my notes.txt.");
         terminal.expect("You> ");
         exit_chat(&mut terminal);
     });
@@ -547,8 +547,8 @@ async fn a_chat_attaches_files_and_switches_model_and_session() {
         let before = model.count();
         for (args, words) in [
             (&["chat", "missing.txt"][..], "there is no file missing.txt"),
-            (&["chat", "binary"], "binary is no UTF-8 text"),
-            (&["chat", "."], ". is no regular file"),
+            (&["chat", "binary"], "binary is not UTF-8 text"),
+            (&["chat", "."], ". is not a regular file"),
             (&["chat", "--model", "nowhere/x"], "the model nowhere/x cannot be used"),
         ] {
             let ran = gateway.run_with_input(args, "hello\n").await;
@@ -567,7 +567,7 @@ async fn a_chat_attaches_files_and_switches_model_and_session() {
             terminal.expect("notes.txt  18 B  sent");
             terminal.expect("You> ");
             terminal.line("/session cli:side");
-            terminal.expect("This is cli:side now.");
+            terminal.expect("Switched to cli:side.");
             terminal.expect("You> ");
             terminal.line("hello there");
             terminal.expect("echo: hello there");

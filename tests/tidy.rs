@@ -21,7 +21,7 @@ const FORBIDDEN: &[(&str, &str)] = &[
 ];
 
 /// Modules below the agent.
-const UNDER_THE_AGENT: &[&str] = &["tools", "memory", "skills", "cron", "postprocess", "guard", "llm", "bus"];
+const UNDER_THE_AGENT: &[&str] = &["tools", "memory", "skills", "mcp", "cron", "postprocess", "guard", "llm", "bus"];
 /// The agent: its loop, turns, sessions, and consolidation.
 const THE_AGENT: &[&str] = &["agent", "turn", "session", "consolidation"];
 /// The modules that compose the others. No lower module imports them.
@@ -30,7 +30,8 @@ const ABOVE: &[&str] = &["gateway", "commands", "cli", "main"];
 const UNDER_THE_COMMANDS: &[&str] =
     &["gateway", "backup", "config", "control", "query", "home", "logging", "commands", "cli", "text"];
 /// Modules that the read models may import.
-const UNDER_THE_QUERIES: &[&str] = &["bus", "chat", "cron", "live", "llm", "memory", "origin", "store", "text"];
+const UNDER_THE_QUERIES: &[&str] =
+    &["bus", "chat", "cron", "live", "llm", "memory", "origin", "store", "text", "tools"];
 
 /// Returns the reason why `from` may not import `to`; `None` if it may.
 fn forbidden_arrow(from: &str, to: &str) -> Option<&'static str> {

@@ -71,10 +71,10 @@ async fn wrong_names_and_arguments_are_usage_errors() {
     let gateway = Gateway::new(Setup::new());
     for (args, expected) in [
         (&["tools", "show", "read_fle"][..], "did you mean read_file"),
-        (&["tools", "show", ".."], "\"..\" is no tool"),
+        (&["tools", "show", ".."], "\"..\" is not a tool"),
         (&["tools", "run", "exce", "{}"], "did you mean exec"),
-        (&["tools", "run", "list_dir", "{"], "no JSON object"),
-        (&["tools", "run", "list_dir", "[]"], "no JSON object"),
+        (&["tools", "run", "list_dir", "{"], "not a JSON object"),
+        (&["tools", "run", "list_dir", "[]"], "not a JSON object"),
     ] {
         let ran = gateway.run(args).await;
         assert_eq!(ran.code, Some(2), "{args:?}: {ran:?}");

@@ -10,15 +10,15 @@ use crate::support::requirements::bubblewrap_is_missing;
 use crate::support::{Gate, Gateway, Model, Reply, Setup, until};
 
 /// One answer of the model, and the expected result of each call, in order.
-struct Nonsense {
+struct InvalidCalls {
     name: &'static str,
     calls: Reply,
     expected: &'static [&'static str],
 }
 
-fn invalid_calls() -> Vec<Nonsense> {
+fn invalid_calls() -> Vec<InvalidCalls> {
     let list = json!({"path": "."});
-    let row = |name, calls, expected| Nonsense { name, calls, expected };
+    let row = |name, calls, expected| InvalidCalls { name, calls, expected };
     vec![
         row("cut arguments", Reply::raw_tool("read_file", "{\"path\":"), &["not valid JSON"]),
         row("a list of arguments", Reply::raw_tool("read_file", "[1]"), &["expected a JSON object, got array"]),

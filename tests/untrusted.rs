@@ -4,7 +4,7 @@
 use serde_json::{Value, json};
 
 use crate::support::gateway::Message;
-use crate::support::invariants::{Witness, check, wait_settled};
+use crate::support::invariants::{Witness, check, open, wait_settled};
 use crate::support::model::{answers_in, current_turn};
 use crate::support::{Gate, Gateway, Hook, Model, Reply, Setup, Sink};
 
@@ -283,4 +283,17 @@ async fn a_trusted_message_carries_no_trust_notes() {
     model.wait_requests(1).await;
     let text = model.requests()[0].to_string();
     assert!(!text.contains("Attached files") && !text.contains("outside sender"), "{text}");
+}
+
+/// A turn that fails before its first answer keeps its earlier observations: here, whose text it has read.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_turn_that_fails_before_its_first_answer_records_what_it_has_read() {
+    let model = Model::start().await;
+    model.on("broken", [Reply::status(400)]);
+    let gateway = Gateway::start(Setup::new().model(&model).hook(Hook::bearer("in").trusting(&[]))).await;
+    let id = gateway.accept("in", &Message::new("broken").chat("c").sender("stranger")).await;
+    gateway.wait_done("in", &id).await;
+    let database = open(&gateway.database()).unwrap();
+    let taint = "SELECT source FROM session_taints WHERE session = 'webhook:in:c'";
+    assert_eq!(database.query_row(taint, [], |row| row.get::<_, String>(0)).unwrap(), "sender:webhook:in:stranger");
 }

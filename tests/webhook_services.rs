@@ -348,8 +348,8 @@ async fn unusable_hook_settings_are_configuration_errors() {
         (hook().set("content", "{{ body.x"), "channels.webhook.in.content: syntax error"),
         (hook().set("id", "{{ bdy.x }}"), "channels.webhook.in.id: the template has no name \"bdy\""),
         (hook().set("rate_limit", "lots"), "channels.webhook.in.rate_limit: \"lots\" is not a rate"),
-        (hook().set("model", "nowhere/m"), "channels.webhook.in.model: no provider is called \"nowhere\""),
-        (hook().set("session", "cli:"), "channels.webhook.in.session: \"cli:\" is no key"),
+        (hook().set("model", "nowhere/m"), "channels.webhook.in.model: unknown provider \"nowhere\""),
+        (hook().set("session", "cli:"), "channels.webhook.in.session: \"cli:\" is not a key"),
     ];
     for (hook, words) in table {
         let gateway = Gateway::new(Setup::new().hook(hook));

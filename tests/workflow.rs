@@ -228,7 +228,7 @@ async fn a_broken_workflow_is_one_clear_error() {
     let agent = |name: &str| format!("steps:\n  - {{id: a, agent: {name}, prompt: x}}\n");
     for (flow, expected) in [
         ("steps: [".to_owned(), "flow.yaml, line "),
-        (tool("exek"), "flow.yaml, line 2: step \"a\": \"exek\" is no tool; the nearest is \"exec\""),
+        (tool("exek"), "flow.yaml, line 2: step \"a\": \"exek\" is not a tool; the nearest is \"exec\""),
         (format!("{}    retry: 3\n", tool("exec")), "flow.yaml, line 4: "),
         (format!("{}    when: steps.b.output\n", tool("exec")), "no step \"b\" has ended here"),
         (agent("nobody"), "line 2: step \"a\": Agent 'nobody' not found; agents: assistant, "),

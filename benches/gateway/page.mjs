@@ -5,7 +5,7 @@ import { login, story } from "../../tests/page/support.mjs";
 
 const LOADS = 7;
 
-/** The middle, the least and the most. */
+/** The median, the minimum and the maximum. */
 function spread(figures) {
   const sorted = figures.toSorted((a, b) => a - b);
   return [sorted[sorted.length >> 1], sorted[0], sorted.at(-1)].map(Math.round);

@@ -127,7 +127,7 @@ impl Report {
                  message was due to be posted until its\ncallback was read, less the model's time. *CPU* is the gateway's \
                  alone. A turn is one message, one model call, one callback.\n";
         // Writing to a string cannot fail.
-        let _ = writeln!(page, "Each figure is the median of {runs} runs, with the least and the most of them.\n");
+        let _ = writeln!(page, "Each figure is the median of {runs} runs, with the minimum and the maximum.\n");
         for (name, value) in machine() {
             let _ = writeln!(page, "- {name}: {value}");
         }

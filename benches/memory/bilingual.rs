@@ -1,7 +1,7 @@
 //! Measures recall on the project's own data set: facts in English and Chinese, and questions that people would ask about them.
 
 use anyhow::{Context, Result};
-use daoyou::memory::{HitLocation, Identities, Owner, rebuild_index, recall};
+use daoyou::memory::{HitLocation, Identities, MemoryOwner, rebuild_index, recall};
 use daoyou::store::memories::{self, NewMemory};
 use daoyou::store::{Connection, StoreError};
 use serde::Deserialize;
@@ -31,7 +31,7 @@ pub async fn measure() -> Result<String> {
         let (mut count, mut first, mut five) = (0, 0, 0);
         for (question, name) in set.questions.iter().filter(|(question, _)| question.is_ascii() == is_asked) {
             let fact = set.facts.iter().position(|(fact, _)| fact == name).context("a question without a fact")?;
-            let ask = ask(question, vec![Owner::gateway()], 5);
+            let ask = ask(question, vec![MemoryOwner::gateway()], 5);
             let hits = bench_store.store.read(move |connection| recall(connection, &ask, None)).await?;
             let place = hits.iter().position(|hit| hit.found == HitLocation::Memory(ids[fact]));
             count += 1;

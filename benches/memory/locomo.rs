@@ -10,7 +10,7 @@ use std::sync::Arc;
 use anyhow::{Context, Result};
 use daoyou::chat::ChatMessage;
 use daoyou::memory::{
-    HitLocation, Identities, MemoryService, Owner, RecallHit, RecallQuery, RecallWeights, rebuild_index,
+    HitLocation, Identities, MemoryOwner, MemoryService, RecallHit, RecallQuery, RecallWeights, rebuild_index,
     recall_weighted,
 };
 use daoyou::store::inbox::{self, MessageStatus, NewInboxRow};
@@ -186,7 +186,7 @@ struct StoredConversation {
     fts_baseline: Connection,
     /// The name of each turn, by its position in the session.
     ids: HashMap<i64, String>,
-    owners: Vec<Owner>,
+    owners: Vec<MemoryOwner>,
     questions: Vec<Question>,
 }
 
@@ -195,7 +195,7 @@ impl StoredConversation {
         let turns = turns(&sample["conversation"]);
         let ids: HashMap<i64, String> = (0..).zip(turns.iter().map(|turn| turn.id.clone())).collect();
         let speakers: HashSet<String> = turns.iter().map(|turn| turn.speaker.clone()).collect();
-        let owners = speakers.iter().map(|speaker| Owner::sender(CHANNEL, speaker)).collect();
+        let owners = speakers.iter().map(|speaker| MemoryOwner::sender(CHANNEL, speaker)).collect();
         let mut questions = questions(&sample["qa"], &ids.values().collect());
         let fts_baseline = fts_baseline(&turns)?;
         let bench_store = BenchStore::new()?;

@@ -17,7 +17,7 @@ mod survival;
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
-use daoyou::memory::{Owner, RecallQuery};
+use daoyou::memory::{MemoryOwner, RecallQuery};
 use daoyou::store::{Connection, Store};
 use embedded::Service;
 use tempfile::TempDir;
@@ -106,7 +106,7 @@ impl BenchStore {
     }
 }
 
-fn ask(text: &str, owners: Vec<Owner>, limit: usize) -> RecallQuery {
+fn ask(text: &str, owners: Vec<MemoryOwner>, limit: usize) -> RecallQuery {
     RecallQuery {
         text: text.to_owned(),
         owners,

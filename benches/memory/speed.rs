@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use daoyou::chat::ChatMessage;
 use daoyou::memory::vectors::nearest;
-use daoyou::memory::{HitLocation, Identities, Owner, RecallQuery, rebuild_index, recall};
+use daoyou::memory::{HitLocation, Identities, MemoryOwner, RecallQuery, rebuild_index, recall};
 use daoyou::store::memories::{self, NewMemory};
 use daoyou::store::search_index::{self, SearchCorpus};
 use daoyou::store::vectors::{self, NewVector};
@@ -162,8 +162,8 @@ fn scaled(vector: Vec<f64>) -> Vec<f32> {
     vector.into_iter().map(|number| (number / length) as f32).collect()
 }
 
-fn owners() -> Vec<Owner> {
-    vec![Owner::gateway(), Owner::everyone()]
+fn owners() -> Vec<MemoryOwner> {
+    vec![MemoryOwner::gateway(), MemoryOwner::everyone()]
 }
 
 fn timed(bench_store: &BenchStore, ask: &RecallQuery, vector: Option<&[f32]>) -> Result<Duration> {

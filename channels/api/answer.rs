@@ -10,7 +10,7 @@ use axum::response::{IntoResponse, Response};
 use serde_json::Value;
 
 use super::error::ApiFailure;
-use super::followed_turn::{FollowedTurn, TurnAnswer, TurnStep};
+use super::followed_turn::{FollowedTurn, FollowedTurnEvent, TurnAnswer};
 use super::progress::ApiDelta;
 use super::repeats::RepeatGuard;
 
@@ -53,13 +53,13 @@ pub(super) async fn answer_whole(
     let mut reasoning = String::new();
     loop {
         match turn.next().await {
-            TurnStep::Delta(ApiDelta::Text(_)) => {}
-            TurnStep::Delta(ApiDelta::Reasoning(more)) => reasoning.push_str(&more),
-            TurnStep::Ended(end) => {
+            FollowedTurnEvent::Delta(ApiDelta::Text(_)) => {}
+            FollowedTurnEvent::Delta(ApiDelta::Reasoning(more)) => reasoning.push_str(&more),
+            FollowedTurnEvent::Ended(end) => {
                 repeats.answered().await;
                 return Ok(Json(format.whole(&end, &reasoning)).into_response());
             }
-            TurnStep::Failed(failure) => {
+            FollowedTurnEvent::Failed(failure) => {
                 if failure.is_answer() {
                     repeats.answered().await;
                 }
@@ -108,9 +108,11 @@ async fn send_events(
             () = sender.closed() => return,
         };
         match step {
-            TurnStep::Delta(delta) => events = format.delta(&delta),
-            TurnStep::Ended(end) => (events, ended) = (format.end(&end), Some(true)),
-            TurnStep::Failed(failure) => (events, ended) = (format.failed(&failure), Some(failure.is_answer())),
+            FollowedTurnEvent::Delta(delta) => events = format.delta(&delta),
+            FollowedTurnEvent::Ended(end) => (events, ended) = (format.end(&end), Some(true)),
+            FollowedTurnEvent::Failed(failure) => {
+                (events, ended) = (format.failed(&failure), Some(failure.is_answer()));
+            }
         }
     }
 }

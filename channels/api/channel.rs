@@ -10,7 +10,7 @@ use axum::Router;
 use super::gateway::{ApiGateway, NAME, REQUEST_NOTE};
 use super::routes;
 use crate::attachment_folder::AttachmentFolder;
-use crate::channel::{Channel, ChannelContext, PickupDelivery, Receipt, Resend, SendError, StartError};
+use crate::channel::{Channel, ChannelContext, PickupChannel, Receipt, Resend, SendError, StartError};
 use crate::message::OutboundMessage;
 
 /// The workspace folder for the files of requests.
@@ -20,7 +20,7 @@ const FILES: &str = "uploads";
 pub struct ApiChannel {
     gateway: Arc<dyn ApiGateway>,
     files: Arc<AttachmentFolder>,
-    pickup: PickupDelivery,
+    pickup: PickupChannel,
 }
 
 impl ApiChannel {
@@ -30,7 +30,8 @@ impl ApiChannel {
     /// The workspace cannot be opened.
     pub fn new(gateway: Arc<dyn ApiGateway>, workspace: &Path) -> std::io::Result<Self> {
         let files = Arc::new(AttachmentFolder::open(workspace, FILES)?);
-        Ok(Self { gateway, files, pickup: PickupDelivery::default() })
+        let refusal = "a client of /v1 gets answers to its own requests alone, and this is none";
+        Ok(Self { gateway, files, pickup: PickupChannel::new(NAME, refusal) })
     }
 }
 
@@ -41,16 +42,15 @@ impl Channel for ApiChannel {
     }
 
     fn resend(&self) -> Resend {
-        Resend::Again
+        self.pickup.resend()
     }
 
     async fn start(&self, context: ChannelContext) -> Result<(), StartError> {
-        self.pickup.run(context).await;
-        Ok(())
+        self.pickup.start(context).await
     }
 
     async fn send(&self, message: &OutboundMessage) -> Result<Receipt, SendError> {
-        self.pickup.deliver(message, "a client of /v1 gets answers to its own requests alone, and this is none").await
+        self.pickup.send(message).await
     }
 
     fn owner_routes(&self, context: &ChannelContext) -> Option<Router> {

@@ -37,7 +37,7 @@ pub(super) struct TurnAnswer {
 }
 
 /// The next step of a turn.
-pub(super) enum TurnStep {
+pub(super) enum FollowedTurnEvent {
     Delta(ApiDelta),
     Ended(TurnAnswer),
     Failed(ApiFailure),
@@ -74,7 +74,7 @@ pub(super) struct FollowedTurn {
     /// not reset it.
     waits_since: Option<Instant>,
     ready: VecDeque<ApiDelta>,
-    end: Option<TurnStep>,
+    end: Option<FollowedTurnEvent>,
 }
 
 impl FollowedTurn {
@@ -93,10 +93,10 @@ impl FollowedTurn {
     }
 
     /// Waits for the next step. The last step is an end or a failure.
-    pub async fn next(&mut self) -> TurnStep {
+    pub async fn next(&mut self) -> FollowedTurnEvent {
         loop {
             if let Some(delta) = self.ready.pop_front() {
-                return TurnStep::Delta(delta);
+                return FollowedTurnEvent::Delta(delta);
             }
             if let Some(end) = self.end.take() {
                 return end;
@@ -110,7 +110,7 @@ impl FollowedTurn {
                 state = &mut self.state_wait => self.take_state(state).await,
             };
             if let Err(failure) = taken {
-                return TurnStep::Failed(failure);
+                return FollowedTurnEvent::Failed(failure);
             }
         }
     }
@@ -190,14 +190,14 @@ impl FollowedTurn {
         }
         let report = self.show_messages().await?;
         if reply.error.is_some() {
-            self.end = Some(TurnStep::Failed(ApiFailure::Turn(reply)));
+            self.end = Some(FollowedTurnEvent::Failed(ApiFailure::Turn(reply)));
             return Ok(());
         }
         let content = reply.content.trim();
         self.ready.extend(self.progress.complete(content));
         let texts = report.messages.iter().map(String::as_str).chain([content]).filter(|text| !text.is_empty());
         let text = texts.collect::<Vec<_>>().join("\n\n");
-        self.end = Some(TurnStep::Ended(TurnAnswer { text, report }));
+        self.end = Some(FollowedTurnEvent::Ended(TurnAnswer { text, report }));
         Ok(())
     }
 }
@@ -241,10 +241,10 @@ mod tests {
 
     async fn failure(turn: &mut FollowedTurn) -> HttpError {
         match turn.next().await {
-            TurnStep::Failed(ApiFailure::Refused(error)) => error,
-            TurnStep::Failed(ApiFailure::Turn(reply)) => panic!("{reply:?}"),
-            TurnStep::Delta(delta) => panic!("{delta:?}"),
-            TurnStep::Ended(answer) => panic!("{answer:?}"),
+            FollowedTurnEvent::Failed(ApiFailure::Refused(error)) => error,
+            FollowedTurnEvent::Failed(ApiFailure::Turn(reply)) => panic!("{reply:?}"),
+            FollowedTurnEvent::Delta(delta) => panic!("{delta:?}"),
+            FollowedTurnEvent::Ended(answer) => panic!("{answer:?}"),
         }
     }
 
@@ -304,10 +304,10 @@ mod tests {
         let mut shown = Vec::new();
         loop {
             match turn.next().await {
-                TurnStep::Delta(ApiDelta::Text(text)) => shown.push(text),
-                TurnStep::Ended(answer) => return (shown, answer.text),
-                TurnStep::Delta(other) => panic!("{other:?}"),
-                TurnStep::Failed(failure) => panic!("{failure:?}"),
+                FollowedTurnEvent::Delta(ApiDelta::Text(text)) => shown.push(text),
+                FollowedTurnEvent::Ended(answer) => return (shown, answer.text),
+                FollowedTurnEvent::Delta(other) => panic!("{other:?}"),
+                FollowedTurnEvent::Failed(failure) => panic!("{failure:?}"),
             }
         }
     }

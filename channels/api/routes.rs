@@ -29,7 +29,7 @@ use crate::client::{ClientSender, single_header};
 use crate::event::EventSource;
 use crate::http_error::{HttpError, limit_body};
 use crate::inbox::{AcceptExtras, Acceptance, Inbox, Refusal};
-use crate::json as strict_json;
+use crate::json::parse_body;
 use crate::message::{Attachment, InboundMessage, SessionKey, Trust, TurnSettings, new_id};
 
 /// The largest request body, in bytes. Bodies contain files.
@@ -88,7 +88,7 @@ async fn complete(
     headers: HeaderMap,
     body: String,
 ) -> Result<Response, ApiFailure> {
-    let request = ApiRequest::parse_chat(&json_of(&body)?)?;
+    let request = ApiRequest::parse_chat(&parse_body(&body)?)?;
     let wants_usage = request.wants_usage;
     let accepted = state.accept(&sender, request, &headers, &body).await?;
     let (id, model) = (accepted.id, accepted.model.clone());
@@ -101,15 +101,11 @@ async fn respond(
     headers: HeaderMap,
     body: String,
 ) -> Result<Response, ApiFailure> {
-    let request = ApiRequest::parse_response(&json_of(&body)?)?;
+    let request = ApiRequest::parse_response(&parse_body(&body)?)?;
     let previous = request.previous;
     let accepted = state.accept(&sender, request, &headers, &body).await?;
     let format = ModelResponse::new(accepted.id, accepted.model.clone(), previous);
     accepted.respond(format).await
-}
-
-fn json_of(body: &str) -> Result<Value, HttpError> {
-    strict_json::from_str(body).map_err(|error| HttpError::bad_request(format!("the body is not valid JSON: {error}")))
 }
 
 /// A request whose message is on disk.

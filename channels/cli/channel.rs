@@ -112,7 +112,7 @@ impl Channel for CliChannel {
 
     async fn send(&self, message: &OutboundMessage) -> Result<Receipt, SendError> {
         let mut best = ShowOutcome::Gone;
-        // Read before the lookup, so that a screen that attaches later makes `present` complete at once.
+        // Read before the lookup, so that a screen that attaches later makes `wait_for_recipient` complete at once.
         let arrivals = self.screens.registry.lock().arrivals;
         let mut showing: FuturesUnordered<_> =
             self.screens.of(message).into_iter().map(|screen| show(screen, message.clone())).collect();
@@ -134,12 +134,12 @@ impl Channel for CliChannel {
             ShowOutcome::Gone if message.context.is_picked_up => Ok(Receipt::default()),
             ShowOutcome::Gone => {
                 self.screens.registry.lock().answered_away = arrivals;
-                Err(SendError::Away)
+                Err(SendError::RecipientAbsent)
             }
         }
     }
 
-    async fn present(&self) {
+    async fn wait_for_recipient(&self) {
         let mut arrived = self.screens.arrived.subscribe();
         loop {
             {

@@ -12,7 +12,7 @@ use super::prompt_helper::CompletionSource;
 use super::readline::{self, SavedMode};
 use super::screen::TerminalStyle;
 use super::streams::{
-    ConsoleInput, OutputClosed, OutputFault, OutputStream, PROMPT, PrintJob, SHOW_CURSOR, ThreadEnds, print_all,
+    ConsoleInput, OutputClosed, OutputFault, OutputStream, PROMPT, PrintRequest, SHOW_CURSOR, ThreadEnds, print_all,
     read_lines, spawn, write,
 };
 use crate::channel::StartError;
@@ -26,7 +26,7 @@ pub struct Console {
     pub(super) style: TerminalStyle,
     pub(super) inputs: async_channel::Receiver<ConsoleInput>,
     asks: async_channel::Sender<()>,
-    prints: async_channel::Sender<PrintJob>,
+    prints: async_channel::Sender<PrintRequest>,
     output_fault: OutputFault,
     /// True while a prompt is on the screen.
     prompting: Arc<AtomicBool>,
@@ -145,7 +145,7 @@ impl Console {
             return Ok(());
         }
         let text = self.around_prompt(text);
-        self.prints.send(PrintJob { text, stream, done: None }).await.map_err(|_| OutputClosed)
+        self.prints.send(PrintRequest { text, stream, done: None }).await.map_err(|_| OutputClosed)
     }
 
     /// Adds the prompt again after a text that is printed below it, unless a line editor does so.
@@ -158,7 +158,7 @@ impl Console {
     pub(super) async fn print_through(&self, text: String, stream: OutputStream) -> Result<(), OutputClosed> {
         let (done, written) = oneshot::channel();
         let text = self.around_prompt(text);
-        self.prints.send(PrintJob { text, stream, done: Some(done) }).await.map_err(|_| OutputClosed)?;
+        self.prints.send(PrintRequest { text, stream, done: Some(done) }).await.map_err(|_| OutputClosed)?;
         written.await.map_err(|_| OutputClosed)
     }
 

@@ -31,7 +31,7 @@ pub fn markdown(data: &[u8]) {
     check(&Painter::new(style, Language::En, Thinking::Show).reply(&pieces.concat(), first & 8 == 0));
 }
 
-/// Asserts that only the painter's own sequences command the terminal: faces (`ESC [ … m`) and the redrawing of a row.
+/// Asserts that only the painter's own sequences command the terminal: styles (`ESC [ … m`) and the redrawing of a row.
 fn check(drawn: &str) {
     let mut rest = drawn;
     while let Some(at) = rest.find(is_command) {

@@ -9,7 +9,7 @@ use super::screens::{NAME, ScreenDelivery, ScreenHandle};
 use crate::channel::StartError;
 use crate::event::SessionEvent;
 use crate::message::SessionKey;
-use crate::settings::Span;
+use crate::settings::HumanDuration;
 
 /// The pause between attempts to reconnect to a gateway.
 const RECONNECT_PAUSE: Duration = Duration::from_millis(300);
@@ -74,7 +74,7 @@ pub trait TerminalHost: Send + Sync {
     async fn follow(&self, conversation: &TerminalConversation) -> Result<ConversationFeed, StartError>;
 
     /// Returns how long a terminal waits for the gateway to return; zero if the gateway cannot return.
-    fn patience(&self) -> Duration {
+    fn reconnect_timeout(&self) -> Duration {
         Duration::ZERO
     }
 }
@@ -84,8 +84,8 @@ pub(super) async fn follow_after_restart(
     host: Arc<dyn TerminalHost>,
     conversation: TerminalConversation,
 ) -> Result<ConversationFeed, StartError> {
-    let patience = host.patience();
-    if patience.is_zero() {
+    let timeout = host.reconnect_timeout();
+    if timeout.is_zero() {
         return Err(StartError("the gateway is gone".into()));
     }
     let followed = async {
@@ -97,6 +97,8 @@ pub(super) async fn follow_after_restart(
             }
         }
     };
-    let waited = tokio::time::timeout(patience, followed).await;
-    waited.map_err(|_| StartError(format!("the gateway has gone and did not come back within {}", Span(patience))))
+    let waited = tokio::time::timeout(timeout, followed).await;
+    waited.map_err(|_| {
+        StartError(format!("the gateway has gone and did not come back within {}", HumanDuration(timeout)))
+    })
 }

@@ -1,4 +1,4 @@
-//! Styled text in rows that fit a screen: faces, widths, wrapping.
+//! Styled text in rows that fit a screen: styles, widths, wrapping.
 
 use unicode_segmentation::UnicodeSegmentation;
 use unicode_width::UnicodeWidthStr;
@@ -17,7 +17,7 @@ pub(super) enum AnsiColour {
 
 /// The appearance of text where colours are used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Face {
+pub(super) struct TextStyle {
     pub bold: bool,
     pub dim: bool,
     pub italic: bool,
@@ -26,7 +26,7 @@ pub(super) struct Face {
     pub colour: Option<AnsiColour>,
 }
 
-impl Face {
+impl TextStyle {
     pub(super) const PLAIN: Self =
         Self { bold: false, dim: false, italic: false, underline: false, strike: false, colour: None };
     pub(super) const DIM: Self = Self { dim: true, ..Self::PLAIN };
@@ -36,7 +36,7 @@ impl Face {
         Self { colour: Some(colour), ..Self::PLAIN }
     }
 
-    /// Returns `text` with the escape sequences of this face around it (ECMA-48, SGR).
+    /// Returns `text` with the escape sequences of this style around it (ECMA-48, SGR).
     pub(super) fn paint(self, text: &str) -> String {
         let flags = [(self.bold, 1), (self.dim, 2), (self.italic, 3), (self.underline, 4), (self.strike, 9)];
         let codes = flags.into_iter().filter_map(|(is_set, code)| is_set.then_some(code));
@@ -48,10 +48,10 @@ impl Face {
     }
 }
 
-/// Text of one face.
+/// Text of one style.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct TextSpan {
-    pub face: Face,
+    pub text_style: TextStyle,
     pub text: String,
 }
 
@@ -60,23 +60,23 @@ pub(super) struct TextSpan {
 pub(super) struct ScreenRow(Vec<TextSpan>);
 
 impl ScreenRow {
-    pub(super) fn of(face: Face, text: &str) -> Self {
+    pub(super) fn of(text_style: TextStyle, text: &str) -> Self {
         let mut row = Self::default();
-        row.push(face, text);
+        row.push(text_style, text);
         row
     }
 
-    pub(super) fn push(&mut self, face: Face, text: &str) {
+    pub(super) fn push(&mut self, text_style: TextStyle, text: &str) {
         match self.0.last_mut() {
             _ if text.is_empty() => {}
-            Some(last) if last.face == face => last.text.push_str(text),
-            _ => self.0.push(TextSpan { face, text: text.to_owned() }),
+            Some(last) if last.text_style == text_style => last.text.push_str(text),
+            _ => self.0.push(TextSpan { text_style, text: text.to_owned() }),
         }
     }
 
     pub(super) fn extend(&mut self, other: &Self) {
         for span in &other.0 {
-            self.push(span.face, &span.text);
+            self.push(span.text_style, &span.text);
         }
     }
 
@@ -92,7 +92,7 @@ impl ScreenRow {
         self.0.iter().map(|span| span.text.width()).sum()
     }
 
-    /// Returns the text without faces.
+    /// Returns the text without styles.
     pub(super) fn plain(&self) -> String {
         self.0.iter().map(|span| span.text.as_str()).collect()
     }
@@ -101,7 +101,7 @@ impl ScreenRow {
         if !in_colour {
             return self.plain();
         }
-        self.0.iter().map(|span| span.face.paint(&span.text)).collect()
+        self.0.iter().map(|span| span.text_style.paint(&span.text)).collect()
     }
 
     /// Returns the row without its first `count` letters and the space after them.
@@ -117,7 +117,7 @@ impl ScreenRow {
                     is_skipped
                 })
                 .collect();
-            rest.push(span.face, &kept);
+            rest.push(span.text_style, &kept);
         }
         rest
     }
@@ -132,11 +132,11 @@ impl ScreenRow {
         for span in &self.0 {
             for piece in span.text.graphemes(true) {
                 let Some(rest) = left.checked_sub(piece.width()) else {
-                    kept.push(span.face, "…");
+                    kept.push(span.text_style, "…");
                     return kept;
                 };
                 left = rest;
-                kept.push(span.face, piece);
+                kept.push(span.text_style, piece);
             }
         }
         kept
@@ -195,12 +195,12 @@ fn letters_of(row: &ScreenRow) -> usize {
 
 /// Returns `text` on one line, cut to `columns`.
 pub(super) fn cut(text: &str, columns: usize) -> String {
-    ScreenRow::of(Face::PLAIN, &text.replace(['\n', '\t'], " ")).cut(columns).plain()
+    ScreenRow::of(TextStyle::PLAIN, &text.replace(['\n', '\t'], " ")).cut(columns).plain()
 }
 
 /// Breaks `text` into rows of at most `width` columns, at spaces and between wide characters. `first` is the prefix of the
 /// first row and `rest` that of the others; a line feed starts a new row. Rows before the last do not change when text is
-/// added. Own code because `textwrap` drops faces, breaks before closing CJK punctuation and may move earlier breaks.
+/// added. Own code because `textwrap` drops styles, breaks before closing CJK punctuation and may move earlier breaks.
 pub(super) fn wrap(text: &ScreenRow, first: &ScreenRow, rest: &ScreenRow, width: usize) -> Vec<ScreenRow> {
     let mut wrapping = LineWrapper {
         rows: Vec::new(),
@@ -214,7 +214,7 @@ pub(super) fn wrap(text: &ScreenRow, first: &ScreenRow, rest: &ScreenRow, width:
     };
     for span in text.spans() {
         for piece in span.text.graphemes(true) {
-            wrapping.take(span.face, piece);
+            wrapping.take(span.text_style, piece);
         }
     }
     wrapping.end_word();
@@ -232,11 +232,11 @@ struct LineWrapper<'a> {
     width: usize,
     /// The spaces before the word, printed if the word stays on this row.
     space: ScreenRow,
-    word: Vec<(Face, String, usize)>,
+    word: Vec<(TextStyle, String, usize)>,
 }
 
 impl LineWrapper<'_> {
-    fn take(&mut self, face: Face, piece: &str) {
+    fn take(&mut self, text_style: TextStyle, piece: &str) {
         if piece == "\n" || piece == "\r\n" {
             self.end_word();
             self.next_row();
@@ -244,7 +244,7 @@ impl LineWrapper<'_> {
         }
         if piece.chars().all(char::is_whitespace) {
             self.end_word();
-            self.space.push(face, " ");
+            self.space.push(text_style, " ");
             return;
         }
         let width = piece.width();
@@ -253,7 +253,7 @@ impl LineWrapper<'_> {
         if !clings && (width > 1 || after_wide) {
             self.end_word();
         }
-        self.word.push((face, piece.to_owned(), width));
+        self.word.push((text_style, piece.to_owned(), width));
     }
 
     fn end_word(&mut self) {
@@ -269,13 +269,13 @@ impl LineWrapper<'_> {
             self.used += space.width();
             self.row.extend(&space);
         }
-        for (face, piece, width) in word {
+        for (text_style, piece, width) in word {
             if !self.is_fresh && self.used + width > self.width {
                 self.next_row();
             }
             self.is_fresh = false;
             self.used += width;
-            self.row.push(face, &piece);
+            self.row.push(text_style, &piece);
         }
     }
 
@@ -294,8 +294,8 @@ mod tests {
     use super::*;
 
     fn rows(text: &str, width: usize) -> Vec<String> {
-        let (first, rest) = (ScreenRow::of(Face::PLAIN, "- "), ScreenRow::of(Face::PLAIN, "  "));
-        wrap(&ScreenRow::of(Face::PLAIN, text), &first, &rest, width).iter().map(ScreenRow::plain).collect()
+        let (first, rest) = (ScreenRow::of(TextStyle::PLAIN, "- "), ScreenRow::of(TextStyle::PLAIN, "  "));
+        wrap(&ScreenRow::of(TextStyle::PLAIN, text), &first, &rest, width).iter().map(ScreenRow::plain).collect()
     }
 
     #[test]
@@ -322,14 +322,15 @@ mod tests {
 
     #[test]
     fn rows_continue_after_those_shown_at_another_width() {
-        let text = ScreenRow::of(Face::PLAIN, "one two three four five six");
-        let (none, bar) = (ScreenRow::default(), ScreenRow::of(Face::DIM, "│ "));
+        let text = ScreenRow::of(TextStyle::PLAIN, "one two three four five six");
+        let (none, bar) = (ScreenRow::default(), ScreenRow::of(TextStyle::DIM, "│ "));
         let shown = wrap(&text, &bar, &bar, 10);
         let place = TextPosition::default().and(&shown[..2]);
         let rest: Vec<_> = place.rest_of(wrap(&text, &bar, &bar, 22)).iter().map(ScreenRow::plain).collect();
         assert_eq!((shown[1].plain().as_str(), rest), ("│ three", vec!["four".to_owned(), "│ five six".to_owned()]));
         assert_eq!(TextPosition::default().and(&shown).rest_of(wrap(&text, &none, &none, 80)), []);
-        let blank = [ScreenRow::of(Face::PLAIN, "a"), none.clone(), none.clone(), ScreenRow::of(Face::PLAIN, "b")];
+        let blank =
+            [ScreenRow::of(TextStyle::PLAIN, "a"), none.clone(), none.clone(), ScreenRow::of(TextStyle::PLAIN, "b")];
         assert_eq!(TextPosition::default().and(&blank[..2]).rest_of(blank.to_vec()), blank[2..]);
         assert_eq!(TextPosition::default().rest_of(blank.to_vec()), blank);
     }

@@ -2,7 +2,7 @@
 
 use pulldown_cmark::{Alignment, CodeBlockKind, CowStr, Event, Options, Parser, Tag, TagEnd};
 
-use super::layout::{AnsiColour, Face, ScreenRow, wrap};
+use super::layout::{AnsiColour, ScreenRow, TextStyle, wrap};
 use super::table;
 use crate::clean::clean;
 
@@ -15,7 +15,7 @@ const RULE: usize = 30;
 pub(super) struct MarkdownStyle {
     /// Columns.
     pub width: usize,
-    /// Shows faces; if false, the Markdown marks stay.
+    /// Shows styles; if false, the Markdown marks stay.
     pub in_colour: bool,
 }
 
@@ -47,7 +47,7 @@ struct TerminalMarkdown {
     indents: Vec<Indent>,
     /// The next numbers of the open lists; `None` for a bullet list.
     lists: Vec<Option<u64>>,
-    faces: Vec<Face>,
+    styles: Vec<TextStyle>,
     /// The open links, each as its target and its text so far.
     links: Vec<(String, String)>,
     code: Option<String>,
@@ -67,15 +67,15 @@ impl TerminalMarkdown {
             },
             Event::Html(text) | Event::InlineHtml(text) => self.push_text(&text),
             Event::Code(code) => {
-                let face = Face { colour: Some(AnsiColour::Cyan), ..self.face() };
+                let text_style = TextStyle { colour: Some(AnsiColour::Cyan), ..self.text_style() };
                 let code = if self.style.in_colour { code } else { CowStr::from(format!("`{code}`")) };
-                self.write(face, &code);
+                self.write(text_style, &code);
             }
             Event::SoftBreak | Event::HardBreak => self.push_text("\n"),
             Event::Rule => {
                 self.gap();
                 let rule = "─".repeat(self.style.width.min(RULE));
-                self.line(&ScreenRow::of(Face::DIM, &rule));
+                self.line(&ScreenRow::of(TextStyle::DIM, &rule));
             }
             Event::TaskListMarker(is_done) => self.push_text(if is_done { "☑ " } else { "☐ " }),
             // The parser options above do not enable these.
@@ -91,7 +91,12 @@ impl TerminalMarkdown {
             Tag::Heading { level, .. } => {
                 self.gap();
                 let underline = level as usize == 1;
-                self.faces.push(Face { bold: true, underline, colour: Some(AnsiColour::Cyan), ..self.face() });
+                self.styles.push(TextStyle {
+                    bold: true,
+                    underline,
+                    colour: Some(AnsiColour::Cyan),
+                    ..self.text_style()
+                });
                 if !self.style.in_colour {
                     self.push_text(&format!("{} ", "#".repeat(level as usize)));
                 }
@@ -99,7 +104,7 @@ impl TerminalMarkdown {
             Tag::BlockQuote(_) => {
                 self.gap();
                 self.is_tight = true;
-                self.indent(ScreenRow::of(Face::DIM, "│ "), ScreenRow::of(Face::DIM, "│ "));
+                self.indent(ScreenRow::of(TextStyle::DIM, "│ "), ScreenRow::of(TextStyle::DIM, "│ "));
             }
             Tag::CodeBlock(kind) => {
                 self.gap();
@@ -107,7 +112,7 @@ impl TerminalMarkdown {
                 if let CodeBlockKind::Fenced(language) = kind
                     && let Some(language) = language.split_whitespace().next()
                 {
-                    self.line(&ScreenRow::of(Face::DIM, &format!("  {}", clean(language))));
+                    self.line(&ScreenRow::of(TextStyle::DIM, &format!("  {}", clean(language))));
                 }
                 self.code = Some(String::new());
             }
@@ -124,13 +129,13 @@ impl TerminalMarkdown {
                 self.table =
                     Some(table::TableLayout::new(alignments.iter().map(|one| *one == Alignment::Right).collect()));
             }
-            Tag::TableHead => self.faces.push(Face { bold: true, ..self.face() }),
-            Tag::Emphasis => self.mark("*", Face { italic: true, ..self.face() }),
-            Tag::Strong => self.mark("**", Face { bold: true, ..self.face() }),
-            Tag::Strikethrough => self.mark("~~", Face { strike: true, ..self.face() }),
+            Tag::TableHead => self.styles.push(TextStyle { bold: true, ..self.text_style() }),
+            Tag::Emphasis => self.mark("*", TextStyle { italic: true, ..self.text_style() }),
+            Tag::Strong => self.mark("**", TextStyle { bold: true, ..self.text_style() }),
+            Tag::Strikethrough => self.mark("~~", TextStyle { strike: true, ..self.text_style() }),
             Tag::Link { dest_url, .. } | Tag::Image { dest_url, .. } => {
                 self.links.push((clean(&dest_url), String::new()));
-                self.faces.push(Face { underline: true, ..self.face() });
+                self.styles.push(TextStyle { underline: true, ..self.text_style() });
             }
             _ => {}
         }
@@ -140,7 +145,7 @@ impl TerminalMarkdown {
         match tag {
             TagEnd::Paragraph | TagEnd::HtmlBlock => self.end_text(),
             TagEnd::Heading(_) => {
-                self.faces.pop();
+                self.styles.pop();
                 self.end_text();
             }
             TagEnd::BlockQuote(_) => self.outdent(),
@@ -159,7 +164,7 @@ impl TerminalMarkdown {
             }
             TagEnd::CodeBlock => self.end_code(),
             TagEnd::TableHead => {
-                self.faces.pop();
+                self.styles.pop();
                 self.end_table_row();
             }
             TagEnd::TableRow => self.end_table_row(),
@@ -180,11 +185,11 @@ impl TerminalMarkdown {
             TagEnd::Strong => self.unmark("**"),
             TagEnd::Strikethrough => self.unmark("~~"),
             TagEnd::Link | TagEnd::Image => {
-                self.faces.pop();
+                self.styles.pop();
                 if let Some((to, text)) = self.links.pop()
                     && to.strip_prefix("mailto:").unwrap_or(&to) != text
                 {
-                    self.write(Face::DIM, &format!(" ({to})"));
+                    self.write(TextStyle::DIM, &format!(" ({to})"));
                 }
             }
             _ => {}
@@ -200,8 +205,8 @@ impl TerminalMarkdown {
             }
             _ => "• ".to_owned(),
         };
-        let rest = ScreenRow::of(Face::PLAIN, &" ".repeat(marker.chars().count()));
-        self.indent(ScreenRow::of(Face::coloured(AnsiColour::Yellow), &marker), rest);
+        let rest = ScreenRow::of(TextStyle::PLAIN, &" ".repeat(marker.chars().count()));
+        self.indent(ScreenRow::of(TextStyle::coloured(AnsiColour::Yellow), &marker), rest);
         self.is_tight = true;
     }
 
@@ -209,9 +214,9 @@ impl TerminalMarkdown {
         let code = self.code.take().unwrap_or_default();
         for line in clean(&code).replace('\t', "    ").lines() {
             let mut row = self.prefix();
-            row.push(Face::PLAIN, "  ");
+            row.push(TextStyle::PLAIN, "  ");
             // Long lines are not wrapped here: the terminal wraps them, and a copied line stays whole.
-            row.push(Face::coloured(AnsiColour::Cyan), line);
+            row.push(TextStyle::coloured(AnsiColour::Cyan), line);
             self.rows.push(row);
         }
     }
@@ -222,8 +227,8 @@ impl TerminalMarkdown {
         }
     }
 
-    fn mark(&mut self, mark: &str, face: Face) {
-        self.faces.push(face);
+    fn mark(&mut self, mark: &str, text_style: TextStyle) {
+        self.styles.push(text_style);
         if !self.style.in_colour {
             self.push_text(mark);
         }
@@ -233,24 +238,24 @@ impl TerminalMarkdown {
         if !self.style.in_colour {
             self.push_text(mark);
         }
-        self.faces.pop();
+        self.styles.pop();
     }
 
     fn push_text(&mut self, text: &str) {
-        self.write(self.face(), text);
+        self.write(self.text_style(), text);
     }
 
     /// Cleans the text again, because entities such as `&#27;` are characters by now.
-    fn write(&mut self, face: Face, text: &str) {
+    fn write(&mut self, text_style: TextStyle, text: &str) {
         let text = clean(text);
         for (_, label) in &mut self.links {
             label.push_str(&text);
         }
-        self.text.push(face, &text);
+        self.text.push(text_style, &text);
     }
 
-    fn face(&self) -> Face {
-        self.faces.last().copied().unwrap_or_default()
+    fn text_style(&self) -> TextStyle {
+        self.styles.last().copied().unwrap_or_default()
     }
 
     fn indent(&mut self, first: ScreenRow, rest: ScreenRow) {

@@ -4,7 +4,7 @@
 //! A block (a paragraph, a list item, a code block) ends at a blank line or where the next block begins. In an open block,
 //! the rows before the last one are final if no mark such as `**` is open in them.
 
-use super::layout::{Face, ScreenRow, TextPosition, wrap};
+use super::layout::{ScreenRow, TextPosition, TextStyle, wrap};
 use super::markdown::{MarkdownStyle, render};
 use super::markdown_scan::{block_end, final_end};
 
@@ -83,7 +83,7 @@ impl MarkdownStream {
         let all = self.rows(&self.block);
         let hidden = all.len().saturating_sub(self.shown.len() + 1);
         let live = all.last().filter(|_| all.len() > self.shown.len()).map(|last| {
-            let mut row = ScreenRow::of(Face::DIM, if hidden > 0 { "… " } else { "" });
+            let mut row = ScreenRow::of(TextStyle::DIM, if hidden > 0 { "… " } else { "" });
             row.extend(last);
             row.cut(self.style.width)
         });
@@ -110,7 +110,12 @@ impl MarkdownStream {
         self.gap(rows);
         let mut all = self.rows(&block);
         if all.is_empty() && self.before == TextPosition::default() {
-            all = wrap(&ScreenRow::of(Face::PLAIN, block.trim()), &self.lead, &ScreenRow::default(), self.style.width);
+            all = wrap(
+                &ScreenRow::of(TextStyle::PLAIN, block.trim()),
+                &self.lead,
+                &ScreenRow::default(),
+                self.style.width,
+            );
         }
         let is_as_shown = all.len() >= shown.len() && all.iter().zip(&shown).all(|(a, b)| a.plain() == b.plain());
         // If an emitted row has changed after all, repeating rows is better than losing some.
@@ -151,7 +156,7 @@ mod tests {
     const STYLE: MarkdownStyle = MarkdownStyle { width: 24, in_colour: true };
 
     fn stream(pieces: &[&str]) -> (Vec<String>, Vec<String>) {
-        let mut flow = MarkdownStream::new(STYLE, ScreenRow::of(Face::PLAIN, "Bot> "));
+        let mut flow = MarkdownStream::new(STYLE, ScreenRow::of(TextStyle::PLAIN, "Bot> "));
         let (mut rows, mut live) = (Vec::new(), Vec::new());
         for piece in pieces {
             let step = flow.push(piece);

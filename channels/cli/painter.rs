@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use unicode_width::UnicodeWidthStr;
 
 use super::config::Thinking;
-use super::layout::{AnsiColour, Face, ScreenRow, TextPosition, wrap};
+use super::layout::{AnsiColour, ScreenRow, TextPosition, TextStyle, wrap};
 use super::markdown::MarkdownStyle;
 use super::markdown_stream::MarkdownStream;
 use super::screen::{Screen, TerminalStyle};
@@ -146,7 +146,7 @@ impl Painter {
             TurnEvent::Restart => {
                 self.streamed.clear();
                 self.calls.forget_incomplete();
-                self.lines(&[ScreenRow::of(Face::DIM, self.texts.starts_anew)])
+                self.lines(&[ScreenRow::of(TextStyle::DIM, self.texts.starts_anew)])
             }
             TurnEvent::Usage { input_tokens, output_tokens, cached_tokens } => {
                 self.used.input += input_tokens;
@@ -221,12 +221,12 @@ impl Painter {
         let mut ended = self.settle();
         for call in self.calls.take() {
             let after = format!(" {}", self.texts.no_result);
-            let row = self.call_row("● ", &call.line, Face::coloured(AnsiColour::Yellow), &after);
+            let row = self.call_row("● ", &call.line, TextStyle::coloured(AnsiColour::Yellow), &after);
             ended += &self.screen.put(&[row], None);
         }
         let used = std::mem::take(&mut self.used);
         if let Some(began) = self.began.filter(|_| used.input + used.output > 0) {
-            let rows = self.wrapped(Face::DIM, &self.usage_line(&used, began.elapsed()), &ScreenRow::default());
+            let rows = self.wrapped(TextStyle::DIM, &self.usage_line(&used, began.elapsed()), &ScreenRow::default());
             ended += &self.screen.put(&rows, None);
         }
         self.began = None;
@@ -240,20 +240,20 @@ impl Painter {
 
     /// Renders an error of the terminal itself.
     pub(super) fn fault(&mut self, message: &str) -> String {
-        let rows = self.wrapped(Face::coloured(AnsiColour::Red), message, &ScreenRow::default());
+        let rows = self.wrapped(TextStyle::coloured(AnsiColour::Red), message, &ScreenRow::default());
         self.lines(&rows)
     }
 
     /// Renders a hint of the terminal itself.
     pub(super) fn hint(&mut self, message: &str) -> String {
-        let rows = self.wrapped(Face::DIM, message, &ScreenRow::default());
+        let rows = self.wrapped(TextStyle::DIM, message, &ScreenRow::default());
         self.lines(&rows)
     }
 
     /// Renders the result of a terminal command.
     pub(super) fn output(&mut self, lines: &[String]) -> String {
         let rows: Vec<ScreenRow> =
-            lines.iter().flat_map(|line| self.wrapped(Face::PLAIN, line, &ScreenRow::default())).collect();
+            lines.iter().flat_map(|line| self.wrapped(TextStyle::PLAIN, line, &ScreenRow::default())).collect();
         self.lines(&rows)
     }
 
@@ -267,7 +267,7 @@ impl Painter {
             self.thoughts += delta;
         }
         match self.thinking {
-            Thinking::Show => self.think_aloud(delta),
+            Thinking::Show => self.push_thinking(delta),
             Thinking::Hide => String::new(),
             Thinking::Fold if self.at == DrawState::Folded => String::new(),
             Thinking::Fold => {
@@ -279,7 +279,7 @@ impl Painter {
         }
     }
 
-    fn think_aloud(&mut self, delta: &str) -> String {
+    fn push_thinking(&mut self, delta: &str) -> String {
         let mut shown = String::new();
         if self.thought_chars > MAX_THINKING_CHARS {
             return shown;
@@ -292,7 +292,7 @@ impl Painter {
                 self.thought = self.texts.thinking.to_owned();
                 self.thought_place = TextPosition::default();
             } else {
-                shown += &self.paint(Face::DIM, self.texts.thinking);
+                shown += &self.paint(TextStyle::DIM, self.texts.thinking);
             }
         }
         let left = MAX_THINKING_CHARS - self.thought_chars;
@@ -303,10 +303,10 @@ impl Painter {
             visible.push('…');
         }
         if !self.style.cursor {
-            return shown + &self.paint(Face::DIM, &visible);
+            return shown + &self.paint(TextStyle::DIM, &visible);
         }
         self.thought += &visible;
-        let mut rows = self.thought_place.rest_of(self.wrapped(Face::DIM, &self.thought, &ScreenRow::default()));
+        let mut rows = self.thought_place.rest_of(self.wrapped(TextStyle::DIM, &self.thought, &ScreenRow::default()));
         let live = rows.pop();
         self.thought_place = self.thought_place.and(&rows);
         shown + &self.screen.put(&rows, live)
@@ -326,9 +326,9 @@ impl Painter {
             let lead = if self.streamed.is_empty() { BOT } else { "" };
             shown += if lead.is_empty() { "" } else { "\n" };
             if self.style.cursor {
-                self.flow = Some(MarkdownStream::new(self.markdown_style(), ScreenRow::of(Face::BOT, lead)));
+                self.flow = Some(MarkdownStream::new(self.markdown_style(), ScreenRow::of(TextStyle::BOT, lead)));
             } else {
-                shown += &self.paint(Face::BOT, lead);
+                shown += &self.paint(TextStyle::BOT, lead);
             }
         }
         if self.streamed.len() + delta.len() <= MAX_STREAMED {
@@ -349,7 +349,7 @@ impl Painter {
     fn failure(&mut self, message: &str) -> String {
         let streamed = std::mem::take(&mut self.streamed);
         let rest = message.trim().strip_prefix(streamed.trim()).unwrap_or(message);
-        let rows = self.wrapped(Face::coloured(AnsiColour::Red), clean(rest).trim(), &ScreenRow::default());
+        let rows = self.wrapped(TextStyle::coloured(AnsiColour::Red), clean(rest).trim(), &ScreenRow::default());
         self.streamed = message.to_owned();
         self.lines(&rows)
     }
@@ -370,7 +370,7 @@ impl Painter {
         let Some((id, line)) = self.calls.next_to_draw().map(|call| (call.id.clone(), call.line.clone())) else {
             return String::new();
         };
-        let row = self.call_row("● ", &line, Face::coloured(AnsiColour::Yellow), "");
+        let row = self.call_row("● ", &line, TextStyle::coloured(AnsiColour::Yellow), "");
         let drawn = self.lines(&[row]);
         self.below = Some(id);
         drawn
@@ -382,24 +382,24 @@ impl Painter {
         let mut rows = Vec::new();
         if !is_call_above {
             let line = call.map_or_else(|| format!("{}()", clean_line(name)), |call| call.line);
-            let dot = Face::coloured(if success { AnsiColour::Green } else { AnsiColour::Red });
+            let dot = TextStyle::coloured(if success { AnsiColour::Green } else { AnsiColour::Red });
             let after = if took.as_secs() > 0 { format!(" {}", span(took)) } else { String::new() };
             rows.push(self.call_row("● ", &line, dot, &after));
         }
-        let face = if success { Face::DIM } else { Face::coloured(AnsiColour::Red) };
+        let text_style = if success { TextStyle::DIM } else { TextStyle::coloured(AnsiColour::Red) };
         let columns = self.limit(MAX_RESULT_COLUMNS);
         let folded = fold(&plain_text(content, success, columns), columns, self.texts);
-        rows.extend(folded.iter().map(|line| ScreenRow::of(face, line)));
+        rows.extend(folded.iter().map(|line| ScreenRow::of(text_style, line)));
         let drawn = self.lines(&rows);
         drawn + &if self.style.cursor { self.tick() } else { self.draw_next_call() }
     }
 
     /// Returns the row of a tool call followed by `after`.
-    fn call_row(&self, dot: &str, line: &str, face: Face, after: &str) -> ScreenRow {
-        let mut row = ScreenRow::of(face, dot);
-        row.push(Face::coloured(AnsiColour::Yellow), line);
+    fn call_row(&self, dot: &str, line: &str, text_style: TextStyle, after: &str) -> ScreenRow {
+        let mut row = ScreenRow::of(text_style, dot);
+        row.push(TextStyle::coloured(AnsiColour::Yellow), line);
         let mut row = row.cut(self.limit(MAX_RESULT_COLUMNS).saturating_sub(after.width()).max(MIN_CALL));
-        row.push(Face::DIM, after);
+        row.push(TextStyle::DIM, after);
         row
     }
 
@@ -409,12 +409,12 @@ impl Painter {
                 Some(since) => (since.elapsed(), format!("{} ", self.texts.is_thinking)),
                 None => (began.elapsed(), String::new()),
             };
-            return ScreenRow::of(Face::DIM, &format!("{} {what}{}", frame(elapsed), whole_seconds(elapsed)));
+            return ScreenRow::of(TextStyle::DIM, &format!("{} {what}{}", frame(elapsed), whole_seconds(elapsed)));
         };
         let others = if others > 0 { format!(" +{others}") } else { String::new() };
         let after = format!("{others} {}", whole_seconds(call.began.elapsed()));
         let dot = format!("{} ", frame(began.elapsed()));
-        self.call_row(&dot, &call.line, Face::coloured(AnsiColour::Yellow), after.trim_end())
+        self.call_row(&dot, &call.line, TextStyle::coloured(AnsiColour::Yellow), after.trim_end())
     }
 
     /// Renders the rest of a streamed reply.
@@ -434,9 +434,9 @@ impl Painter {
     fn whole(&mut self, content: &str, failed: bool, lead: &str) -> String {
         let text = clean(content);
         let text = text.trim_end();
-        let lead = ScreenRow::of(Face::BOT, lead);
+        let lead = ScreenRow::of(TextStyle::BOT, lead);
         let rows = if failed {
-            self.wrapped(Face::coloured(AnsiColour::Red), text, &lead)
+            self.wrapped(TextStyle::coloured(AnsiColour::Red), text, &lead)
         } else if self.style.cursor {
             self.markdown(text, lead)
         } else {
@@ -476,21 +476,21 @@ impl Painter {
             DrawState::Thinking if self.style.cursor => self.screen.keep(),
             DrawState::Folded => {
                 let took = span(self.thinks_since.take().map(|since| since.elapsed()).unwrap_or_default());
-                let row = ScreenRow::of(Face::DIM, &fill(self.texts.thought_for, &[&took]));
+                let row = ScreenRow::of(TextStyle::DIM, &fill(self.texts.thought_for, &[&took]));
                 self.screen.put(&[row], None)
             }
             DrawState::Thinking | DrawState::Text => "\n".to_owned(),
         }
     }
 
-    fn wrapped(&self, face: Face, text: &str, lead: &ScreenRow) -> Vec<ScreenRow> {
+    fn wrapped(&self, text_style: TextStyle, text: &str, lead: &ScreenRow) -> Vec<ScreenRow> {
         // The terminal's own lines contain names from outside.
         let text = &clean(text);
         if self.style.cursor {
-            return wrap(&ScreenRow::of(face, text), lead, &ScreenRow::default(), self.screen.width());
+            return wrap(&ScreenRow::of(text_style, text), lead, &ScreenRow::default(), self.screen.width());
         }
         let mut row = lead.clone();
-        row.push(face, text);
+        row.push(text_style, text);
         vec![row]
     }
 
@@ -523,8 +523,8 @@ impl Painter {
         if self.style.cursor { columns.min(self.screen.width()) } else { columns }
     }
 
-    fn paint(&self, face: Face, text: &str) -> String {
-        if self.style.colour { face.paint(text) } else { text.to_owned() }
+    fn paint(&self, text_style: TextStyle, text: &str) -> String {
+        if self.style.colour { text_style.paint(text) } else { text.to_owned() }
     }
 }
 

@@ -65,7 +65,7 @@ fn a_reply_is_printed_once_however_it_came() {
         (
             &[text("Hel"), TurnEvent::Restart, text("Hello")],
             "Hello",
-            "\nBot> Hel\n(the answer starts anew)\n\nBot> Hello\n",
+            "\nBot> Hel\n(the answer starts again)\n\nBot> Hello\n",
         ),
         (&[TurnEvent::Thinking { delta: "hm".into() }, text("Hello")], "Hello", "thinking: hm\n\nBot> Hello\n"),
         (&[TurnEvent::Error { message: "No model.".into() }], "No model.", "No model.\n"),
@@ -159,7 +159,7 @@ fn arguments_that_are_pending_none_and_no_json_look_different() {
 fn a_call_of_a_void_response_leaves_no_row() {
     let cut = [text("I look."), call(None), TurnEvent::Restart];
     let again = [call_of("2", None), call_of("2", Some(json!({}))), result_of("2", "x", true), text("Done.")];
-    let shown = "\nBot> I look.\n(the answer starts anew)\n● read_file()\n  └ x\n\nBot> Done.\n";
+    let shown = "\nBot> I look.\n(the answer starts again)\n● read_file()\n  └ x\n\nBot> Done.\n";
     for style in [BARE, DUMB] {
         let mut painter = painter_of(style);
         let drawn: String = cut.iter().chain(&again).map(|event| painter.event(event)).collect();
@@ -209,7 +209,7 @@ fn no_line_is_wider_than_a_narrow_screen() {
     let events = [call(Some(json!({"path": wide}))), result(&format!("{wide}\n{wide}"), false), text(wide)];
     let drawn = draw(style, &events, wide);
     for line in seen(&drawn).lines() {
-        assert!(ScreenRow::of(Face::PLAIN, line).width() < 20, "{line:?}");
+        assert!(ScreenRow::of(TextStyle::PLAIN, line).width() < 20, "{line:?}");
     }
 }
 

@@ -12,7 +12,7 @@ use rustyline::{Context, Helper};
 use std::borrow::Cow;
 
 use super::host::CompletionNames;
-use super::layout::Face;
+use super::layout::TextStyle;
 use crate::clean::is_display_control;
 
 /// The commands and their arguments.
@@ -167,7 +167,7 @@ fn command_hint(line: &str) -> Option<CommandHint> {
 
 impl Highlighter for PromptHelper {
     fn highlight_hint<'h>(&self, hint: &'h str) -> Cow<'h, str> {
-        if self.in_colour { Face::DIM.paint(hint).into() } else { hint.into() }
+        if self.in_colour { TextStyle::DIM.paint(hint).into() } else { hint.into() }
     }
 }
 

@@ -22,7 +22,7 @@ const DUMB_TERMS: [&str; 3] = ["dumb", "cons25", "emacs"];
 pub struct TerminalStyle {
     /// Shows turns while they run, and a prompt; if false, only complete replies.
     pub live: bool,
-    /// Uses colours and other faces.
+    /// Uses colours and other styles.
     pub colour: bool,
     /// The cursor can be moved, so a row can be redrawn.
     pub cursor: bool,
@@ -129,12 +129,12 @@ fn columns() -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cli::layout::Face;
+    use crate::cli::layout::TextStyle;
 
     #[test]
     fn a_growing_row_is_extended_and_a_changed_row_is_redrawn() {
         let mut screen = Screen::new(TerminalStyle { live: true, colour: false, cursor: true, columns: Some(40) });
-        let row = |text: &str| ScreenRow::of(Face::PLAIN, text);
+        let row = |text: &str| ScreenRow::of(TextStyle::PLAIN, text);
         for (rows, live, drawn) in [
             (&[][..], Some(row("Hel")), "Hel\r"),
             (&[], Some(row("Hello")), "Hello\r"),
@@ -160,7 +160,7 @@ mod tests {
             let feed = |terminal: &mut avt::Terminal, drawn: String| {
                 terminal.feed(drawn.replace('\n', "\r\n").as_str());
             };
-            let row = |text: &str| ScreenRow::of(Face::PLAIN, text);
+            let row = |text: &str| ScreenRow::of(TextStyle::PLAIN, text);
             let drawn = screen.put(&[row("a final row")], Some(row("this row changes while it is looked at")));
             feed(&mut terminal, drawn);
             for columns in [25, 15, 30] {

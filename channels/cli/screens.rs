@@ -83,7 +83,7 @@ pub(super) struct ScreenRegistry {
     pub list: Vec<AttachedScreen>,
     /// The number of times that a screen attached.
     pub arrivals: u64,
-    /// The value of `arrivals` when a delivery last ended with `Away`.
+    /// The value of `arrivals` when a delivery last ended with `RecipientAbsent`.
     pub answered_away: u64,
 }
 

@@ -48,7 +48,7 @@ impl From<OutputClosed> for StartError {
 /// The error that ended the output of a terminal; empty until then.
 pub type OutputFault = Arc<OnceLock<io::Error>>;
 
-pub(super) struct PrintJob {
+pub(super) struct PrintRequest {
     pub text: String,
     pub stream: OutputStream,
     pub done: Option<oneshot::Sender<()>>,
@@ -58,7 +58,7 @@ pub(super) struct PrintJob {
 pub(super) struct ThreadEnds {
     pub asks: async_channel::Receiver<()>,
     pub inputs: async_channel::Sender<ConsoleInput>,
-    pub prints: async_channel::Receiver<PrintJob>,
+    pub prints: async_channel::Receiver<PrintRequest>,
     pub output_fault: OutputFault,
     pub prompting: Arc<AtomicBool>,
 }
@@ -102,11 +102,11 @@ fn read_line(input: &mut impl BufRead) -> io::Result<ConsoleInput> {
 
 /// Prints with `print` until the conversation ends or the output is closed.
 pub(super) fn print_all(
-    prints: &async_channel::Receiver<PrintJob>,
+    prints: &async_channel::Receiver<PrintRequest>,
     output_fault: &OutputFault,
     mut print: impl FnMut(String, OutputStream) -> io::Result<()>,
 ) {
-    while let Ok(PrintJob { text, stream, done }) = prints.recv_blocking() {
+    while let Ok(PrintRequest { text, stream, done }) = prints.recv_blocking() {
         if let Err(error) = print(text, stream) {
             tracing::info!(%error, "printing to the terminal failed");
             // Only this thread sets it.

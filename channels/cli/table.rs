@@ -1,6 +1,6 @@
 //! Draws tables in columns, or with one line for each cell on a narrow screen.
 
-use super::layout::{Face, ScreenRow, wrap};
+use super::layout::{ScreenRow, TextStyle, wrap};
 
 const BAR: &str = " │ ";
 /// The narrowest readable column.
@@ -55,7 +55,7 @@ impl TableLayout {
             drawn.extend((0..height).map(|line| self.line(&cells, widths, line)));
             if number == 0 {
                 let rules: Vec<_> = widths.iter().map(|width| "─".repeat(*width)).collect();
-                drawn.push(ScreenRow::of(Face::DIM, &rules.join("─┼─")));
+                drawn.push(ScreenRow::of(TextStyle::DIM, &rules.join("─┼─")));
             }
         }
         drawn
@@ -65,16 +65,16 @@ impl TableLayout {
         let mut drawn = ScreenRow::default();
         for (column, width) in widths.iter().enumerate() {
             if column > 0 {
-                drawn.push(Face::DIM, BAR);
+                drawn.push(TextStyle::DIM, BAR);
             }
             let cell = cells[column].get(line).cloned().unwrap_or_default();
             let space = " ".repeat(width.saturating_sub(cell.width()));
             if self.is_right[column] {
-                drawn.push(Face::PLAIN, &space);
+                drawn.push(TextStyle::PLAIN, &space);
                 drawn.extend(&cell);
             } else {
                 drawn.extend(&cell);
-                drawn.push(Face::PLAIN, &space);
+                drawn.push(TextStyle::PLAIN, &space);
             }
         }
         drawn
@@ -86,13 +86,13 @@ impl TableLayout {
         let mut drawn = Vec::new();
         for (number, row) in body.iter().enumerate() {
             if number > 0 {
-                drawn.push(ScreenRow::of(Face::DIM, "─"));
+                drawn.push(ScreenRow::of(TextStyle::DIM, "─"));
             }
             for (column, cell) in row.iter().enumerate() {
                 let mut line = head.get(column).cloned().unwrap_or_default();
-                line.push(Face::DIM, ": ");
+                line.push(TextStyle::DIM, ": ");
                 line.extend(cell);
-                drawn.extend(wrap(&line, &ScreenRow::default(), &ScreenRow::of(Face::PLAIN, "  "), room));
+                drawn.extend(wrap(&line, &ScreenRow::default(), &ScreenRow::of(TextStyle::PLAIN, "  "), room));
             }
         }
         if body.is_empty() {
@@ -137,7 +137,7 @@ mod tests {
     fn a_narrow_screen_shows_one_cell_a_line() {
         let mut table = TableLayout::new(vec![false; 3]);
         for row in [["Name", "Size", "Kind"], ["a.txt", "12", "text"], ["b.png", "9", "image"]] {
-            row.iter().for_each(|cell| table.cell(ScreenRow::of(Face::PLAIN, cell)));
+            row.iter().for_each(|cell| table.cell(ScreenRow::of(TextStyle::PLAIN, cell)));
             table.end_row();
         }
         let drawn: Vec<_> = table.draw(12).iter().map(ScreenRow::plain).collect();

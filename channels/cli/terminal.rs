@@ -285,7 +285,7 @@ impl Terminal {
                 self.shown_early = self.turn.take().map(|turn| (turn.id, content));
                 self.end_turn().await?;
             }
-            PendingTurnState::Away(_) if !self.host.patience().is_zero() => return self.reconnect().await,
+            PendingTurnState::Away(_) if !self.host.reconnect_timeout().is_zero() => return self.reconnect().await,
             PendingTurnState::Away(reason) | PendingTurnState::Lost(reason) => {
                 self.show_fault(&fill(self.painter.texts.reply_lost, &[&reason])).await?;
                 self.turn = None;
@@ -298,7 +298,7 @@ impl Terminal {
     /// Reconnects to the gateway in the background. The conversation continues meanwhile, as far as possible.
     async fn reconnect(&mut self) -> Result<(), OutputClosed> {
         let (host, conversation) = (Arc::clone(&self.host), self.setup.conversation.clone());
-        if !host.patience().is_zero() && self.unsent.is_none() {
+        if !host.reconnect_timeout().is_zero() && self.unsent.is_none() {
             self.show_hint(self.painter.texts.gateway_gone, OutputStream::Err).await?;
         }
         self.reconnecting = Some(Box::pin(follow_after_restart(host, conversation)));
@@ -485,7 +485,7 @@ impl Terminal {
         }
         let content = if is_command { text.to_owned() } else { self.setup.files.join_to(text) };
         let mut message = self.message(&content);
-        if !self.host.patience().is_zero() {
+        if !self.host.reconnect_timeout().is_zero() {
             // The id lets a retry find a message that the gateway accepted just before it stopped.
             message.external_id = Some(new_id().to_string());
         }
@@ -514,7 +514,7 @@ impl Terminal {
                 }
                 Ok(true)
             }
-            Err(refusal) if !self.host.patience().is_zero() && self.is_gateway_leaving(&refusal) => {
+            Err(refusal) if !self.host.reconnect_timeout().is_zero() && self.is_gateway_leaving(&refusal) => {
                 if self.reconnecting.is_none() {
                     self.show_hint(self.painter.texts.gateway_gone, OutputStream::Err).await?;
                 }

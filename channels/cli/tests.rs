@@ -133,7 +133,7 @@ impl ChannelSubject for CliSubject {
         }
     }
 
-    async fn write_as_stranger(&self, _text: &str) -> Option<WriteOutcome> {
+    async fn write_as_unlisted_sender(&self, _text: &str) -> Option<WriteOutcome> {
         None
     }
 
@@ -141,7 +141,7 @@ impl ChannelSubject for CliSubject {
         false
     }
 
-    async fn meet(&self, side: PeerBehaviour) -> Option<String> {
+    async fn set_peer_behaviour(&self, side: PeerBehaviour) -> Option<String> {
         match side {
             PeerBehaviour::Takes => Some("direct".into()),
             PeerBehaviour::Away => Some("elsewhere".into()),
@@ -348,7 +348,7 @@ async fn files_go_with_the_next_message_and_the_conversation_can_be_switched() {
     );
     assert_eq!(accepted[3].session_key().as_str(), "cli:work");
     let out = user.out.text();
-    for line in ["No files.", "Added ", "sent\n", "Took out ", "This is cli:work now."] {
+    for line in ["No files.", "Added ", "sent\n", "Removed ", "Switched to cli:work."] {
         assert_eq!(out.matches(line).count(), 1, "{line:?} in {out}");
     }
     let errors = user.err.text();
@@ -410,14 +410,14 @@ async fn screens_come_and_go() {
     let mut picked_up = message.clone();
     picked_up.context.is_picked_up = true;
 
-    assert_eq!(channel.send(&message).await, Err(SendError::Away));
+    assert_eq!(channel.send(&message).await, Err(SendError::RecipientAbsent));
     assert!(channel.send(&picked_up).await.is_ok());
 
-    // Nobody is present, so `present` does not complete. Then a screen attaches before the next call.
-    assert!(tokio::time::timeout(SOON, channel.present()).await.is_err());
+    // Nobody is present, so `wait_for_recipient` does not complete. Then a screen attaches before the next call.
+    assert!(tokio::time::timeout(SOON, channel.wait_for_recipient()).await.is_err());
     let first = channel.attach("direct", None);
-    tokio::time::timeout(SOON, channel.present()).await.unwrap();
-    assert!(tokio::time::timeout(SOON, channel.present()).await.is_err(), "one arrival counts once");
+    tokio::time::timeout(SOON, channel.wait_for_recipient()).await.unwrap();
+    assert!(tokio::time::timeout(SOON, channel.wait_for_recipient()).await.is_err(), "one arrival counts once");
 
     // A screen on another session of the chat gets the message only if no screen follows the message's own session.
     let other = channel.attach("direct", Some("cli:work".into()));
@@ -437,7 +437,7 @@ async fn screens_come_and_go() {
         tokio::task::yield_now().await;
         drop(other);
     });
-    assert_eq!(sent, Err(SendError::Away));
+    assert_eq!(sent, Err(SendError::RecipientAbsent));
     let silent = channel.attach("direct", None);
     assert!(matches!(channel.send(&message).await, Err(SendError::Unknown { .. })));
     drop(silent);
@@ -462,7 +462,7 @@ impl TerminalHost for ReturningHost {
         Ok(ConversationFeed { deliveries, events: async_channel::bounded(1).1, attachment: None })
     }
 
-    fn patience(&self) -> Duration {
+    fn reconnect_timeout(&self) -> Duration {
         SOON
     }
 }
@@ -482,7 +482,7 @@ async fn a_reconnection_does_not_lead_back_to_a_conversation_that_was_left() {
     tokio::spawn(Terminal::new(setup, inbox as _, Arc::clone(&host) as _, following).run(CancellationToken::new()));
     host.asked.notified().await;
     user.types(b"/session cli:work\n");
-    user.out.shows("This is cli:work now.").await;
+    user.out.shows("Switched to cli:work.").await;
     host.may_return.add_permits(1);
     for _ in 0..9 {
         tokio::task::yield_now().await;

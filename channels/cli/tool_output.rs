@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::layout::{AnsiColour, Face, ScreenRow, cut};
+use super::layout::{AnsiColour, ScreenRow, TextStyle, cut};
 use super::markdown::{MarkdownStyle, render};
 use super::markdown_scan::is_heading;
 use crate::clean::clean;
@@ -67,14 +67,14 @@ pub(super) fn plain_text(content: &str, success: bool, columns: usize) -> String
 }
 
 fn rows(content: &str, success: bool, columns: usize, in_colour: bool) -> Vec<ScreenRow> {
-    let lines = |text: &str, face: Face| text.lines().map(|line| ScreenRow::of(face, line)).collect();
+    let lines = |text: &str, text_style: TextStyle| text.lines().map(|line| ScreenRow::of(text_style, line)).collect();
     match OutputKind::of(content, success) {
-        OutputKind::Error => lines(&clean(content), Face::coloured(AnsiColour::Red)),
-        OutputKind::Json(value) => lines(&clean(&format!("{value:#}")), Face::PLAIN),
+        OutputKind::Error => lines(&clean(content), TextStyle::coloured(AnsiColour::Red)),
+        OutputKind::Json(value) => lines(&clean(&format!("{value:#}")), TextStyle::PLAIN),
         OutputKind::Markdown => {
             render(&clean(content), MarkdownStyle { width: columns, in_colour }, &ScreenRow::default())
         }
-        OutputKind::Text => lines(&clean(content), Face::PLAIN),
+        OutputKind::Text => lines(&clean(content), TextStyle::PLAIN),
     }
 }
 

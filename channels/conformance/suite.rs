@@ -55,7 +55,7 @@ pub trait ChannelSubject: Send + Sync {
     async fn write(&self, text: &str, id: Option<&str>) -> WriteOutcome;
 
     /// Writes as a sender who is not allowed; returns `None` if the channel has only one possible sender.
-    async fn write_as_stranger(&self, text: &str) -> Option<WriteOutcome>;
+    async fn write_as_unlisted_sender(&self, text: &str) -> Option<WriteOutcome>;
 
     /// Returns true if senders assign ids.
     fn has_ids(&self) -> bool;
@@ -66,7 +66,7 @@ pub trait ChannelSubject: Send + Sync {
     }
 
     /// Sets the reaction of the other side to the next deliveries and returns the chat to send to; `None` if it cannot react that way.
-    async fn meet(&self, side: PeerBehaviour) -> Option<String>;
+    async fn set_peer_behaviour(&self, side: PeerBehaviour) -> Option<String>;
 
     /// Returns the texts that the other side has received.
     async fn received(&self) -> Vec<String>;
@@ -155,10 +155,10 @@ async fn check_receiving(subject: &dyn ChannelSubject, inbox: &ScriptedInbox) {
 
     if subject.has_ids() {
         assert_eq!(soon("a second copy is taken", subject.write("hello", id)).await, WriteOutcome::Taken);
-        assert_eq!(inbox.accepted().len(), 1, "a second copy is no second message");
+        assert_eq!(inbox.accepted().len(), 1, "a second copy is not a second message");
     }
     assert_eq!(soon("a refusal is answered", subject.write(REFUSED, None)).await, WriteOutcome::Refused);
-    if let Some(outcome) = soon("a stranger is answered", subject.write_as_stranger("let me in")).await {
+    if let Some(outcome) = soon("an unlisted sender is answered", subject.write_as_unlisted_sender("let me in")).await {
         assert_eq!(outcome, WriteOutcome::Refused, "a stranger is refused");
     }
     assert_eq!(inbox.accepted().len(), 1, "what is refused does not reach the inbox");
@@ -169,7 +169,7 @@ async fn check_receiving(subject: &dyn ChannelSubject, inbox: &ScriptedInbox) {
 async fn check_sending(subject: &dyn ChannelSubject, channel: &Arc<dyn Channel>) {
     use PeerBehaviour::{Away, BreaksOff, RefusesForGood, RefusesForNow, Takes};
     for side in [Takes, RefusesForNow, RefusesForGood, BreaksOff, Away, Takes] {
-        let Some(chat) = subject.meet(side).await else { continue };
+        let Some(chat) = subject.set_peer_behaviour(side).await else { continue };
         let text = format!("for one who: {side:?}");
         let outcome = soon("a send ends", channel.send(&OutboundMessage::text(channel.name(), &chat, &text))).await;
         let as_it_should = match side {
@@ -177,11 +177,11 @@ async fn check_sending(subject: &dyn ChannelSubject, channel: &Arc<dyn Channel>)
             RefusesForNow => matches!(outcome, Err(SendError::Retry { .. })),
             RefusesForGood => matches!(outcome, Err(SendError::Permanent { .. })),
             BreaksOff => matches!(outcome, Err(SendError::Unknown { .. })),
-            Away => outcome == Err(SendError::Away),
+            Away => outcome == Err(SendError::RecipientAbsent),
         };
         assert!(as_it_should, "{side:?}: {outcome:?}");
     }
-    let Some(chat) = subject.meet(Takes).await else { return };
+    let Some(chat) = subject.set_peer_behaviour(Takes).await else { return };
     let large = "0123456789".repeat(MEGABYTE / 10);
     match soon("a large send ends", channel.send(&OutboundMessage::text(channel.name(), &chat, &large))).await {
         Ok(_) => {

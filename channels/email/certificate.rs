@@ -87,8 +87,8 @@ fn finding(server: &str, end: Timestamp, now: Timestamp) -> Finding {
     )
 }
 
-/// Returns the expiry time of a certificate; `None` if the bytes are no certificate or it never expires. webpki reports the
-/// expiry time when it checks a later time.
+/// Returns the expiry time of a certificate; `None` if the bytes are not a certificate or it never expires. webpki
+/// reports the expiry time when it checks a later time.
 fn expiry_of(certificate: &CertificateDer<'_>) -> Option<Timestamp> {
     // The last second of the year 9999.
     let never = UnixTime::since_unix_epoch(Duration::from_secs(253_402_300_799));
@@ -110,7 +110,7 @@ pub fn read_ca_file(file: &Path) -> Result<Vec<CertificateDer<'static>>, String>
     let shown = file.display();
     let meta = file.metadata().map_err(|error| format!("{shown} cannot be read: {error}"))?;
     if !meta.is_file() || meta.len() > MAX_CA_BYTES {
-        return Err(format!("{shown} is no file of certificates"));
+        return Err(format!("{shown} is not a file of certificates"));
     }
     let found = CertificateDer::pem_file_iter(file).and_then(Iterator::collect::<Result<Vec<_>, _>>);
     match found {

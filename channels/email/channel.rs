@@ -9,7 +9,7 @@ use jiff::Timestamp;
 
 use super::account::Account;
 use super::auth::TrustedAuthserv;
-use super::config::{ATTACHMENTS, DoneAction, EmailConfig, NAME, TrustBy};
+use super::config::{ATTACHMENTS, DoneAction, EmailConfig, NAME, TrustMethod};
 use super::imap::{self, WatchSettings};
 use super::intake::{MailIntake, NOTE_AGES, THREAD, inline_code};
 use super::mail::{Intake, ReplyContext};
@@ -194,7 +194,7 @@ impl Channel for EmailChannel {
         let (finding, header) = round_trip(test_message(address), send, find).await;
         let mut findings = self.test_targets().await;
         findings.push(finding);
-        if let Some(own) = header.filter(|_| self.config.trust == TrustBy::Authserv) {
+        if let Some(own) = header.filter(|_| self.config.trust == TrustMethod::Authserv) {
             let authserv = TrustedAuthserv::of(&self.config);
             let field = forged_field(&authserv);
             let send = |mail: OutboundMessage| async move { self.mailer.send_below(&field, &mail).await };

@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use smart_default::SmartDefault;
 
-use crate::settings::{ByteSize, Secret, Span};
+use crate::settings::{ByteSize, HumanDuration, Secret};
 use crate::trust::{AllowList, Author};
 
 /// The name of the channel.
@@ -29,7 +29,7 @@ pub enum Tls {
 /// What proves that a mail is from its From address.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-pub enum TrustBy {
+pub enum TrustMethod {
     /// The receiving server: the topmost `Authentication-Results` of `authserv_id` (RFC 8601), at `authserv_depth` or
     /// above.
     #[default]
@@ -41,7 +41,7 @@ pub enum TrustBy {
     None,
 }
 
-impl TrustBy {
+impl TrustMethod {
     /// Returns how the check identifies the author of a mail that passes it.
     pub fn author(self) -> Author {
         match self {
@@ -67,7 +67,7 @@ pub enum DoneAction {
 /// What senders outside `allow_from` get.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-pub enum StrangerPolicy {
+pub enum UnlistedSenderPolicy {
     #[default]
     Ignore,
     /// A polite refusal, once a day, if their address is proven.
@@ -140,7 +140,7 @@ pub struct EmailConfig {
     /// The addresses among them whose words may make tools change something, like the owner's. The words of all others
     /// are data.
     pub trusted_from: AllowList,
-    pub trust: TrustBy,
+    pub trust: TrustMethod,
     /// The name under which the receiving server writes its results. With `trust = "verify"`: the name in its
     /// `Received`, without which SPF proves nothing.
     pub authserv_id: String,
@@ -148,13 +148,13 @@ pub struct EmailConfig {
     /// delivery (LMTP). Results further down are not believed.
     #[schemars(range(max = 20))]
     pub authserv_depth: u32,
-    pub strangers: StrangerPolicy,
+    pub strangers: UnlistedSenderPolicy,
     /// How often a server without IDLE is polled.
-    #[default(Span::from_secs(60))]
-    pub poll_interval: Span,
+    #[default(HumanDuration::from_secs(60))]
+    pub poll_interval: HumanDuration,
     /// How old a mail may be that was in the mailbox before the first start, to be answered.
-    #[default(Span::from_secs(0))]
-    pub backlog: Span,
+    #[default(HumanDuration::from_secs(0))]
+    pub backlog: HumanDuration,
     pub done: DoneAction,
     /// The mailbox of accepted mail with `done = "move"`.
     pub move_to: String,
@@ -172,8 +172,8 @@ pub struct EmailConfig {
     #[default = 30]
     pub hourly_limit: u32,
     /// The waits between the attempts to send a reply; then it is a dead letter.
-    #[default([1, 5, 10, 30, 60, 120, 240, 480].map(|minutes: u64| Span::from_secs(minutes * 60)).to_vec())]
-    pub retry: Vec<Span>,
+    #[default([1, 5, 10, 30, 60, 120, 240, 480].map(|minutes: u64| HumanDuration::from_secs(minutes * 60)).to_vec())]
+    pub retry: Vec<HumanDuration>,
 }
 
 impl EmailConfig {

@@ -32,9 +32,9 @@ mod mailboxes;
 mod self_test;
 
 pub use address::is_address;
-pub use auth::standing_of;
+pub use auth::listing_of;
 pub use channel::{EmailChannel, EmailSetup};
-pub use config::{ATTACHMENTS, DoneAction, EmailConfig, Mailboxes, NAME, StrangerPolicy, Tls, TrustBy};
+pub use config::{ATTACHMENTS, DoneAction, EmailConfig, Mailboxes, NAME, Tls, TrustMethod, UnlistedSenderPolicy};
 pub use intake::THREAD as THREAD_NOTE;
 pub use mail::{NamedAddress, ParsedMail};
 pub use message_id::is_thread;

@@ -10,12 +10,12 @@ texts! {
             "Thank you for your mail. This address is answered by an assistant that only listens to people its \
              owner has named, and you are not among them, so nobody has read your mail. If you think that you should \
              be, please ask the owner in another way.",
-            "感谢来信。这个地址由助手回复，它只听主人指定的人；你不在其中，所以没有人读过你的邮件。如果你认为应该在内，请用其他方式联系主人。";
+            "感谢来信。这个地址由助手回复，助手只答复主人指定的发件人。你不在名单中，因此邮件未被阅读。如需加入名单，请通过其他方式联系主人。";
         /// To a sender: the limit.
         too_large:
             "Your mail is larger than the {} that I can take, so I have not read it. Please send it in smaller \
-             parts, or without what is enclosed.",
-            "你的邮件超过了我能接收的 {}，所以我没有读。请分成几封较小的邮件，或者去掉附件再发。";
+             parts, or without attachments.",
+            "你的邮件超过 {} 的大小上限，未被阅读。请分成几封较小的邮件，或者去掉附件再发。";
         /// To a sender: number of mails an hour.
         too_many:
             "You have sent me more mails than the {} that I answer within an hour, so I have not read this one and \
@@ -31,37 +31,37 @@ texts! {
         /// To the owner: sender, number of mails an hour.
         too_many_notice:
             "More than {1} mails within an hour came from {0}, or into one thread with them. Those beyond \
-             that are not answered; they lie unread in the mailbox. The limit is \
+             that are not answered; they stay unread in the mailbox. The limit is \
              `channels.email.hourly_limit`.",
             "{0} 或同一会话在一小时内来信超过 {1} 封。超出的邮件不会回复，仍以未读状态留在邮箱里。上限是 \
              `channels.email.hourly_limit`。";
         /// To the owner: sender, size, limit.
         too_large_notice:
-            "A mail from {} was passed over: it has {} and the limit is {} (`channels.email.max_size`). \
-             It lies unread in the mailbox. Its sender was told nothing, because only the whole mail could \
-             prove who that is.",
+            "A mail from {} was skipped: it is {} large, and the limit is {} (`channels.email.max_size`). \
+             It stays unread in the mailbox. The sender was not notified, because only the complete mail could \
+             prove who sent it.",
             "来自 {} 的一封邮件被跳过：大小为 {}，上限是 {}（`channels.email.max_size`）。它仍以未读状态留在邮箱里。\
              没有通知发件人，因为只有完整的邮件才能证明发件人是谁。";
         /// To the owner: sender, subject, reason.
         failed_notice:
-            "A mail from {} with the subject {} was passed over after it failed three times. It lies unread \
+            "A mail from {} with the subject {} was skipped after it failed three times. It stays unread \
              in the mailbox. The last failure: {}",
             "来自 {}、主题为 {} 的一封邮件失败三次后被跳过，仍以未读状态留在邮箱里。最后一次失败：{}";
         /// To the owner: sender, reason.
         unchecked_notice:
-            "A mail that says it is from {} was passed over, because whether it is could not be found out: \
-             {}. It lies unread in the mailbox.",
-            "一封自称来自 {} 的邮件被跳过，因为无法查明是否属实：{}。它仍以未读状态留在邮箱里。";
+            "A mail that says it is from {} was skipped, because the sender could not be verified: \
+             {}. It stays unread in the mailbox.",
+            "一封自称来自 {} 的邮件被跳过，因为无法验证发件人：{}。它仍以未读状态留在邮箱里。";
         /// To the owner: recipient, reason, id of the message.
         bounced_notice:
             "A mail to {} was sent and came back, as a report in the mailbox says: {}. It is not sent again \
              (message {}).",
-            "发给 {} 的一封邮件已发出但被退回，邮箱里的退信说：{}。不会再次发送（消息 {}）。";
+            "发给 {} 的一封邮件已被退回，退信原因：{}。不会再次发送（消息 {}）。";
         /// To the owner: id of the message, recipients with reasons.
         partly_notice:
-            "Message {} was sent by mail, but not to all of its recipients. Those that the server did not take: \
+            "Message {} was sent by mail, but not to all of its recipients. Rejected by the server: \
              {}. It is not sent to them again.",
-            "消息 {} 已用邮件发出，但没有送到所有收件人。服务器没有接受的是：{}。不会再向他们发送。";
+            "消息 {} 已用邮件发出，但没有送到所有收件人。被服务器拒收的是：{}。不会再向他们发送。";
         /// To the owner, about a mail that cannot be fetched: mailbox, UID, reason.
         unfetched_notice:
             "A mail in {} (UID {}) was skipped because it cannot be fetched from the server ({}). It stays \
@@ -69,7 +69,7 @@ texts! {
             "{} 中的一封邮件（UID {}）被跳过：无法从服务器取得（{}）。它仍以未读状态留在邮箱里。";
         /// To the owner, about the first start with another account: mailbox, login.
         account_notice:
-            "{} is now of another account ({}): mails that were there before are not answered.",
+            "{} now belongs to another account ({}): mails that were there before are not answered.",
             "{} 现在属于另一个账户（{}）：此前已在其中的邮件不会得到回答。";
     }
 }
@@ -93,7 +93,7 @@ texts! {
         unreadable_file: "[{} is not attached: the file could not be read.]", "[附件 {} 未能附上：文件无法读取。]";
         /// The number of attachments left out.
         more_files:
-            "[{} more files are not attached: a mail takes no more of them.]",
+            "[{} more files are not attached: a mail can hold no more attachments.]",
             "[另有 {} 个文件未能附上：超出一封邮件的附件数量。]";
         /// Below a text that was cut.
         cut_text: "[The text was too long for a mail and ends here.]", "[正文过长，邮件到此为止。]";

@@ -5,19 +5,19 @@ use std::net::IpAddr;
 use super::account::is_loopback;
 use super::address::{is_address, is_domain};
 use super::certificate::read_ca_file;
-use super::config::{DoneAction, EmailConfig, Tls, TrustBy};
+use super::config::{DoneAction, EmailConfig, Tls, TrustMethod};
 use super::presets::{Preset, preset_for_address};
-use crate::settings::{ByteSize, SettingFault, Span};
+use crate::settings::{ByteSize, HumanDuration, SettingFault, quoted};
 use crate::trust::AllowList;
 
 /// The maximum number of mailboxes. Each mailbox needs a connection, and providers allow about ten to fifteen for one account.
 const MAX_MAILBOXES: usize = 10;
 const MAX_NAME_CHARS: usize = 200;
-const POLL: (Span, Span) = (Span::from_secs(1), Span::from_secs(86_400));
+const POLL: (HumanDuration, HumanDuration) = (HumanDuration::from_secs(1), HumanDuration::from_secs(86_400));
 /// The permitted range of `max_size`. A mail is in memory while it is read.
 const SIZE: (ByteSize, ByteSize) = (ByteSize(1_000), ByteSize(100_000_000));
 const MAX_RETRIES: usize = 50;
-const LONGEST_WAIT: Span = Span::from_secs(7 * 86_400);
+const LONGEST_WAIT: HumanDuration = HumanDuration::from_secs(7 * 86_400);
 const MAX_COMMAND_WORDS: usize = 100;
 
 const SENDER: &str = "addresses such as \"ann@example.org\", and \"@example.org\" for all of a domain";
@@ -44,8 +44,8 @@ impl EmailConfig {
         if !self.enabled {
             return warnings;
         }
-        if let Some(resting) = self.resting() {
-            warnings.push(("consent_granted", resting.to_owned()));
+        if let Some(reason) = self.inactive_reason() {
+            warnings.push(("consent_granted", reason.to_owned()));
         }
         if self.allow_from.is_empty() {
             let sentence = "it is empty, so nobody's mail is answered: add addresses or an \"@domain\"";
@@ -60,7 +60,7 @@ impl EmailConfig {
             let sentence = format!("{entry:?} is not in allow_from: mail from there is not answered");
             warnings.push(("trusted_from", sentence));
         }
-        if self.trust == TrustBy::None {
+        if self.trust == TrustMethod::None {
             let sentence =
                 "\"none\" believes what anybody writes as From; all words are treated as a stranger's, the owner's too";
             warnings.push(("trust", sentence.to_owned()));
@@ -69,9 +69,9 @@ impl EmailConfig {
     }
 
     /// Returns the reason why an enabled channel does not run; `None` if it runs.
-    pub fn resting(&self) -> Option<&'static str> {
+    pub fn inactive_reason(&self) -> Option<&'static str> {
         (self.enabled && !self.consent_granted).then_some(
-            "the channel rests until consent_granted = true: the account's owner agrees that its mail is read and answered",
+            "the channel is inactive until consent_granted = true: the account's owner agrees that its mail is read and answered",
         )
     }
 
@@ -98,11 +98,11 @@ impl SettingsValidator<'_> {
             let wrong = "it is not set, and there is no mail without an account".to_owned();
             self.fault("address", &[], wrong, "the account's own address, such as \"assistant@example.org\"");
         } else if !is_address(config.address.trim()) {
-            let wrong = format!("{} is no address", quote(&config.address));
+            let wrong = format!("{} is not an address", quoted(&config.address));
             self.fault("address", &[], wrong, "one address without a name, such as \"assistant@example.org\"");
         }
         if config.name.chars().any(char::is_control) || config.name.chars().count() > MAX_NAME_CHARS {
-            let wrong = format!("{} is not valid in the header of a mail", quote(&config.name));
+            let wrong = format!("{} is not valid in the header of a mail", quoted(&config.name));
             self.fault("name", &[], wrong, format!("one line of at most {MAX_NAME_CHARS} characters"));
         }
     }
@@ -130,7 +130,7 @@ impl SettingsValidator<'_> {
         if host.is_empty() {
             let domain = self.config.address.rsplit_once('@').map(|(_, domain)| domain.trim());
             if let (Some(domain), None) = (domain, preset_for_address(&self.config.address)) {
-                let wrong = format!("it is not set, and the mail servers of {} are not known here", quote(domain));
+                let wrong = format!("it is not set, and the mail servers of {} are not known here", quoted(domain));
                 let [google, microsoft] =
                     ["x@gmail.com", "x@onmicrosoft.com"].map(|address| preset_for_address(address).map_or("", of));
                 let allowed = format!(
@@ -144,7 +144,7 @@ impl SettingsValidator<'_> {
         }
         let bare = host.trim_start_matches('[').trim_end_matches(']');
         if !is_domain(host) && bare.parse::<IpAddr>().is_err() {
-            let wrong = format!("{} is not the name of a server", quote(host));
+            let wrong = format!("{} is not the name of a server", quoted(host));
             self.fault(key, &[], wrong, "a name or an IP address alone; the ports are set in imap_port and smtp_port");
         } else if tls == Tls::None && !is_loopback(host) {
             let wrong = format!("\"none\" would send the password in plain to {host}");
@@ -181,7 +181,7 @@ impl SettingsValidator<'_> {
                 .iter()
                 .enumerate()
                 .find(|(at, name)| names[..*at].iter().any(|other| is_same_mailbox(other, name)));
-            twice.map(|(_, name)| format!("{} is listed twice", quote(name)))
+            twice.map(|(_, name)| format!("{} is listed twice", quoted(name)))
         };
         if let Some(wrong) = wrong {
             let allowed = format!("\"INBOX\", or a list of up to {MAX_MAILBOXES} mailboxes, each once");
@@ -194,7 +194,7 @@ impl SettingsValidator<'_> {
         }
         for (key, name) in [("move_to", &config.move_to), ("sent_mailbox", &config.sent_mailbox)] {
             if !name.is_empty() && is_read(name) {
-                let wrong = format!("{} is one of the mailboxes that are read", quote(name));
+                let wrong = format!("{} is one of the mailboxes that are read", quoted(name));
                 self.fault(key, &["mailbox"], wrong, "another mailbox");
             }
         }
@@ -205,12 +205,12 @@ impl SettingsValidator<'_> {
         self.list("allow_from", &config.allow_from, &format!("{SENDER}; \"*\" for everybody"), |entry| entry == "*");
         self.list("trusted_from", &config.trusted_from, SENDER, |_| false);
         let has_ids = config.authserv_ids().next().is_some() && config.authserv_ids().all(is_authserv_id);
-        if config.trust == TrustBy::Authserv && !has_ids {
+        if config.trust == TrustMethod::Authserv && !has_ids {
             let usual = config.preset().map(|preset| preset.authserv_id).filter(|id| !id.is_empty());
             let hint = usual.map(|id| format!(" ({id:?} at this provider)")).unwrap_or_default();
             let wrong = match config.authserv_id.trim() {
                 "" => "it is not set, and trust = \"authserv\" needs it".to_owned(),
-                id => format!("{} is not such a name", quote(id)),
+                id => format!("{} is not such a name", quoted(id)),
             };
             let allowed = format!(
                 "the first word of the topmost Authentication-Results in the header of any mail that this account \
@@ -218,7 +218,7 @@ impl SettingsValidator<'_> {
             );
             self.fault("authserv_id", &["trust"], wrong, allowed);
         }
-        if config.trust != TrustBy::None {
+        if config.trust != TrustMethod::None {
             return;
         }
         if config.allow_from.entries().any(|entry| entry == "*") {
@@ -234,7 +234,7 @@ impl SettingsValidator<'_> {
     fn list(&mut self, key: &'static str, list: &AllowList, allowed: &str, also: fn(&str) -> bool) {
         let good = |entry: &str| is_address(entry) || entry.strip_prefix('@').is_some_and(is_domain) || also(entry);
         for (number, entry) in (1..).zip(list.entries()).filter(|(_, entry)| !good(entry)) {
-            self.fault(key, &[], format!("entry {number} is {}", quote(entry)), allowed);
+            self.fault(key, &[], format!("entry {number} is {}", quoted(entry)), allowed);
         }
     }
 
@@ -259,7 +259,7 @@ impl SettingsValidator<'_> {
 fn covers(list: &AllowList, sender: &str) -> bool {
     let domain = sender.rfind('@').map(|at| &sender[at..]);
     let names = |name: &str| list.entries().any(|entry| entry.eq_ignore_ascii_case(name));
-    list.has_everybody() || names(sender) || domain.is_some_and(names)
+    list.allows_everyone() || names(sender) || domain.is_some_and(names)
 }
 
 /// Returns true if two names are the same mailbox; the case of INBOX does not matter (RFC 3501, section 5.1).
@@ -274,15 +274,6 @@ fn is_mailbox(name: &str) -> bool {
 /// Returns true for a single word, the form of an authserv-id (RFC 8601, section 2.5).
 fn is_authserv_id(text: &str) -> bool {
     text.len() <= 255 && !text.contains(|c: char| c.is_whitespace() || c.is_control() || c == ';')
-}
-
-/// Quotes `text`, cut to a length that fits into a line.
-fn quote(text: &str) -> String {
-    const SHOWN: usize = 100;
-    match text.char_indices().nth(SHOWN) {
-        Some((at, _)) => format!("{:?}…", &text[..at]),
-        None => format!("{text:?}"),
-    }
 }
 
 #[cfg(test)]

@@ -32,7 +32,7 @@ fn unusable_settings_are_named() {
     let table: &[(Change, &[(&str, &str)])] = &[
         (|_| {}, &[]),
         (|c| *c = EmailConfig::default(), &[]),
-        (|c| c.address = "Assistant <a@b.c>".into(), &[("address", "is no address")]),
+        (|c| c.address = "Assistant <a@b.c>".into(), &[("address", "is not an address")]),
         (|c| (c.address, c.imap_host) = ("a@b.c".into(), String::new()), &[("imap_host", "\"b.c\" are not known")]),
         (|c| (c.address, c.imap_host, c.smtp_host) = ("a@qq.com".into(), String::new(), String::new()), &[]),
         (|c| c.imap_host = "imaps://x:993".into(), &[("imap_host", "not the name of a server")]),
@@ -53,8 +53,8 @@ fn unusable_settings_are_named() {
         (|c| (c.done, c.move_to) = (DoneAction::Move, "Answered".into()), &[]),
         (|c| c.sent_mailbox = "INBOX".into(), &[("sent_mailbox", "that are read")]),
         (|c| c.ca_file = Some(PathBuf::from("/nowhere/ca.pem")), &[("ca_file", "cannot be read")]),
-        (|c| c.ca_file = Some(PathBuf::from("/")), &[("ca_file", "no file of certificates")]),
-        (|c| c.ca_file = Some(PathBuf::from("/dev/null")), &[("ca_file", "no file of certificates")]),
+        (|c| c.ca_file = Some(PathBuf::from("/")), &[("ca_file", "not a file of certificates")]),
+        (|c| c.ca_file = Some(PathBuf::from("/dev/null")), &[("ca_file", "not a file of certificates")]),
         (|c| c.allow_from = list(&["ann", "@", "a@b.c", "*"]), &[("allow_from", "entry 1"), ("allow_from", "entry 2")]),
         (|c| c.allow_from = list(&["*@example.org"]), &[("allow_from", "entry 1 is \"*@example.org\"")]),
         (|c| c.trusted_from = list(&["*"]), &[("trusted_from", "entry 1 is \"*\"")]),
@@ -62,15 +62,15 @@ fn unusable_settings_are_named() {
         (|c| c.authserv_id = "mx.google.com; spf=pass".into(), &[("authserv_id", "not such a name")]),
         (|c| c.authserv_id = " mx1.example.org, mx2.example.org\t".into(), &[]),
         (|c| c.authserv_id = " , ".into(), &[("authserv_id", "not such a name")]),
-        (|c| (c.authserv_id, c.trust) = (String::new(), TrustBy::Verify), &[]),
-        (|c| (c.trust, c.allow_from) = (TrustBy::None, list(&["*"])), &[("allow_from", "everybody")]),
+        (|c| (c.authserv_id, c.trust) = (String::new(), TrustMethod::Verify), &[]),
+        (|c| (c.trust, c.allow_from) = (TrustMethod::None, list(&["*"])), &[("allow_from", "everybody")]),
         (
-            |c| (c.trust, c.trusted_from) = (TrustBy::None, list(&["a@b.c"])),
+            |c| (c.trust, c.trusted_from) = (TrustMethod::None, list(&["a@b.c"])),
             &[("trusted_from", "nobody can be trusted")],
         ),
-        (|c| c.poll_interval = Span::from_secs(0), &[("poll_interval", "0s")]),
+        (|c| c.poll_interval = HumanDuration::from_secs(0), &[("poll_interval", "0s")]),
         (|c| c.max_size = ByteSize(1 << 30), &[("max_size", "1GiB")]),
-        (|c| c.retry = vec![Span::from_secs(1); 51], &[("retry", "too many")]),
+        (|c| c.retry = vec![HumanDuration::from_secs(1); 51], &[("retry", "too many")]),
         (
             |c| *c = EmailConfig { enabled: true, ..EmailConfig::default() },
             &[("address", "is not set"), ("imap_password", "neither"), ("authserv_id", "is not set")],
@@ -107,8 +107,8 @@ fn probable_mistakes_give_warnings() {
     assert_eq!(of(&good(), &["bob@example.org"]), ["allow_from"]);
     assert_eq!(of(&EmailConfig { allow_from: list(&[]), ..good() }, &["ann@example.org"]), ["allow_from"]);
     assert_eq!(of(&EmailConfig { trusted_from: list(&["@example.org"]), ..good() }, &[]), ["trusted_from"]);
-    assert_eq!(of(&EmailConfig { trust: TrustBy::None, ..good() }, &[]), ["trust"]);
-    let resting = EmailConfig { consent_granted: false, ..good() };
-    assert_eq!((of(&resting, &[]), resting.resting().is_some()), (vec!["consent_granted"], true));
-    assert!(EmailConfig { enabled: false, ..resting }.resting().is_none());
+    assert_eq!(of(&EmailConfig { trust: TrustMethod::None, ..good() }, &[]), ["trust"]);
+    let inactive = EmailConfig { consent_granted: false, ..good() };
+    assert_eq!((of(&inactive, &[]), inactive.inactive_reason().is_some()), (vec!["consent_granted"], true));
+    assert!(EmailConfig { enabled: false, ..inactive }.inactive_reason().is_none());
 }

@@ -6,8 +6,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use axum::Router;
 use jiff::Timestamp;
-use jiff::fmt::rfc2822::DateTimeParser;
-use reqwest::header::{CONTENT_TYPE, HeaderMap, RETRY_AFTER};
+use reqwest::header::{CONTENT_TYPE, HeaderMap};
 use reqwest::{Client, Method, Response, StatusCode, Url, redirect};
 use uuid::Uuid;
 
@@ -18,6 +17,7 @@ use super::verify::{HEADER_ID, HEADER_SIGNATURE, HEADER_TIMESTAMP, SigningKey};
 use super::wire::{CallbackBody, is_path_word};
 use crate::backoff::RetryTable;
 use crate::channel::{Channel, ChannelContext, Receipt, Resend, SendError};
+use crate::client::retry_after;
 use crate::finding::Finding;
 use crate::message::OutboundMessage;
 use crate::text::error_chain;
@@ -172,6 +172,10 @@ pub struct Callback {
 }
 
 impl Callback {
+    /// Creates the sender of callbacks to `url`, signed with `key` if there is one.
+    ///
+    /// # Errors
+    /// The URL is not one of http or https, or the client cannot be built, e.g. without certificate authorities.
     pub fn new(url: &str, key: Option<SigningKey>) -> Result<Self, String> {
         Self::with_timeout(url, key, CALLBACK_TIMEOUT)
     }
@@ -199,6 +203,10 @@ impl Callback {
     }
 
     /// Posts `body` under `id`. The receiver recognizes a second copy by the id.
+    ///
+    /// # Errors
+    /// [`SendError::Permanent`] if the receiver answers 410; for any other failure, an error that permits another
+    /// attempt.
     pub async fn post(&self, id: Uuid, body: Vec<u8>) -> Result<Receipt, SendError> {
         let id = id.to_string();
         let timestamp = Timestamp::now().as_second().to_string();
@@ -218,6 +226,9 @@ impl Callback {
     }
 
     /// Sends OPTIONS, which no receiver takes for a reply, and returns the status.
+    ///
+    /// # Errors
+    /// The receiver cannot be reached, or does not answer in time.
     pub async fn ask(&self) -> Result<StatusCode, String> {
         let request = self.client.request(Method::OPTIONS, self.url.clone());
         match request.send().await {
@@ -243,21 +254,11 @@ fn classify_response(status: StatusCode, headers: &HeaderMap, now: Timestamp) ->
     match status {
         _ if status.is_success() => Ok(Receipt::default()),
         StatusCode::GONE => Err(SendError::Permanent { reason: reason() }),
-        _ => Err(SendError::Retry { after: retry_after(headers, now), reason: reason() }),
-    }
-}
-
-/// Returns the wait of `Retry-After`, given in seconds or as a date.
-fn retry_after(headers: &HeaderMap, now: Timestamp) -> Option<Duration> {
-    let text = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
-    let wait = match text.parse() {
-        Ok(secs) => Duration::from_secs(secs),
-        Err(_) => {
-            let until = DateTimeParser::new().parse_timestamp(text).ok()?;
-            Duration::try_from(until.duration_since(now)).unwrap_or_default()
+        _ => {
+            let after = retry_after(headers, now).map(|wait| wait.min(MAX_RETRY_AFTER));
+            Err(SendError::Retry { after, reason: reason() })
         }
-    };
-    Some(wait.min(MAX_RETRY_AFTER))
+    }
 }
 
 /// Classifies an error. Only an error before the request was written proves that the message did not arrive.
@@ -289,6 +290,8 @@ async fn read_out(response: &mut Response) {
 mod tests {
     use std::io::{BufRead, BufReader, Write};
     use std::net::TcpListener;
+
+    use reqwest::header::RETRY_AFTER;
 
     use super::*;
     use crate::settings::Secret;

@@ -13,14 +13,14 @@ use super::template::{RequestTemplate, is_template};
 use super::verify::{SigningKey, Verifier, is_weak_standard};
 use super::wire::{fixed_session, key_path};
 use crate::rate_limit::Quota;
-use crate::settings::{ByteSize, Secret, SettingFault, Span, string_setting};
+use crate::settings::{ByteSize, HumanDuration, Secret, SettingFault, string_setting};
 use crate::trust::{AllowList, Author};
 
 /// The largest permitted `max_body`. Each request that is being read may take this much memory.
 const MOST_MAX_BODY: ByteSize = ByteSize(64_000_000);
 /// The longest `prompt`, in characters. It accompanies every message.
 const MAX_PROMPT_CHARS: usize = 16_000;
-/// The least length, in characters, of a bearer secret that cannot be guessed.
+/// The minimum length, in characters, of a bearer secret that cannot be guessed.
 const MIN_BEARER: usize = 16;
 /// The largest count of a rate.
 const MAX_COUNT: u32 = 1_000_000;
@@ -64,15 +64,15 @@ pub struct WebhookConfig {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub callback_secret: Option<Secret>,
     /// The waits between tries of one callback; then it is a dead letter.
-    #[default([5, 300, 1_800, 7_200, 18_000, 36_000, 36_000].map(Span::from_secs).to_vec())]
-    pub retry: Vec<Span>,
+    #[default([5, 300, 1_800, 7_200, 18_000, 36_000, 36_000].map(HumanDuration::from_secs).to_vec())]
+    pub retry: Vec<HumanDuration>,
     /// The senders listened to; absent is everybody who passes `verify`. With `verify = "none"` it must be set.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub allow_from: Option<AllowList>,
     /// The senders whose words may make tools change something, as the owner's may; the words of all others are data. The
     /// sender is what the body says (`standard`, `bearer`), a login (`github`), or `TEAM/USER` (`slack`).
     pub trusted_from: AllowList,
-    /// Proven requests that are taken; those beyond it get 429. Absent is no limit but those of the queues.
+    /// The rate of authenticated requests that are taken; those beyond it get 429. Absent means no limit but those of the queues.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rate_limit: Option<Rate>,
     /// The largest body taken; a larger one gets 413.
@@ -175,7 +175,7 @@ impl WebhookConfig {
             !is_template(session) && session.contains(':') && !session.starts_with(&format!("webhook:{name}:"))
         };
         if let Some(session) = self.session.as_deref().filter(is_elsewhere)
-            && !self.trusted_from.has_everybody()
+            && !self.trusted_from.allows_everyone()
         {
             let message = format!(
                 "messages of senders who are not in trusted_from go into {session:?}, and the model is given what was said there"
@@ -245,7 +245,7 @@ impl WebhookConfig {
                                templates content and sender, and names for \"github\" and \"slack\" without the template sender";
                 fault("trusted_from", why.to_owned(), allowed);
             }
-            Ok(Author::Named) if self.trusted_from.has_everybody() => {
+            Ok(Author::Named) if self.trusted_from.allows_everyone() => {
                 let service = if self.verify == Verify::Slack { "Slack" } else { "GitHub" };
                 let wrong = format!(
                     "\"*\" would trust everybody whose words {service} passes on: its signature proves {service}, not the author"
@@ -353,7 +353,7 @@ mod tests {
             (WebhookConfig { session: text("cli:direct"), ..base() }, None),
             (WebhookConfig { session: text("{{ body.room }}"), ..base() }, None),
             (WebhookConfig { session: text(" "), ..base() }, Some(("session", "empty"))),
-            (WebhookConfig { session: text("cli:"), ..base() }, Some(("session", "no key"))),
+            (WebhookConfig { session: text("cli:"), ..base() }, Some(("session", "not a key"))),
             (WebhookConfig { prompt: Some("x".repeat(16_001)), ..base() }, Some(("prompt", "longer"))),
             (WebhookConfig { max_body: ByteSize(0), ..base() }, Some(("max_body", "0B"))),
             (WebhookConfig { max_body: ByteSize(1 << 30), ..base() }, Some(("max_body", "1GiB"))),

@@ -14,6 +14,7 @@ use super::verify::{HEADER_ID, Verifier};
 use super::wire::{EXTERNAL_ID, check_key, check_name, fixed_session, key_path, parse_native};
 use crate::client::{ClientAddr, single_header};
 use crate::http_error::HttpError;
+use crate::json::parse_body;
 use crate::message::{InboundMessage, SessionKey, Trust, TurnSettings};
 use crate::text::sha256_hex;
 use crate::trust::{AllowList, Author, SenderLists, TrustLists, trust_of};
@@ -122,6 +123,9 @@ impl RequestParser {
     }
 
     /// Authenticates and parses a whole request. `now` is in Unix seconds.
+    ///
+    /// # Errors
+    /// 401 if the request is not authentic; or those of [`Self::read`].
     pub fn take(
         &self,
         headers: &HeaderMap,
@@ -139,6 +143,10 @@ impl RequestParser {
     }
 
     /// Parses an authenticated request.
+    ///
+    /// # Errors
+    /// 400 if the body is not the text or JSON that the scheme needs; 422 if a field, or the result of a template, is
+    /// invalid.
     pub fn read(&self, headers: &HeaderMap, uri: &Uri, body: &[u8]) -> Result<ParsedRequest, HttpError> {
         let service = self.verifier.service();
         let unpacked = match service {
@@ -146,7 +154,7 @@ impl RequestParser {
             _ => body.into(),
         };
         let text = body_text(&unpacked)?;
-        let value = body_json(text)?;
+        let value = parse_body(text)?;
         if service.is_some() && !value.is_object() {
             return Err(HttpError::bad_request("the body is not a JSON object: an event of this service is one"));
         }
@@ -287,7 +295,7 @@ impl RequestParser {
     /// webhook proves nothing, and neither does a service's body on another webhook.
     fn trust(&self, author: Author, sender: &str) -> Trust {
         let author = if author == self.author { author } else { Author::Unproven };
-        trust_of(author, self.lists.of(&self.channel).standing(sender))
+        trust_of(author, self.lists.of(&self.channel).listing(sender))
     }
 
     /// Returns the session for a key. A plain name becomes one of this webhook's own sessions. Other sessions need
@@ -333,12 +341,6 @@ fn body_text(body: &[u8]) -> Result<&str, HttpError> {
         return Err(HttpError::bad_request("the body is empty; JSON is expected"));
     }
     Ok(text)
-}
-
-/// Parses a body as JSON, whatever its content type. The error is a 400 with line and column if the body is not JSON, is
-/// nested too deep, or has a duplicate key.
-fn body_json(text: &str) -> Result<Value, HttpError> {
-    crate::json::from_str(text).map_err(|error| HttpError::bad_request(format!("the body is not JSON: {error}")))
 }
 
 /// Returns the JSON inside a form (`payload=…`), which GitHub sends if configured so; returns any other body unchanged.

@@ -120,7 +120,7 @@ fn a_template_makes_no_name_of_an_object_or_a_list() {
     assert_eq!(read(&parser(joined), &[], &json!({"x": ["a", "b"]})).unwrap().chat_id, "a-b");
 }
 
-/// Numbers that JSON's reader rounds are no names, since different ones could become one.
+/// Numbers that JSON's reader rounds are not names, since different ones could become one.
 #[test]
 fn a_template_makes_no_name_of_a_rounded_number() {
     let with = |id: &str| parser(WebhookConfig { id: some(id), content: some("{{ body.n }}"), ..bearer() });
@@ -386,7 +386,7 @@ mod any_request {
 #[test]
 fn invalid_json_is_reported_with_its_position() {
     let deep = format!("{}1{}", "[".repeat(200), "]".repeat(200));
-    let read = |body: &[u8]| body_text(body).and_then(body_json);
+    let read = |body: &[u8]| body_text(body).and_then(parse_body);
     let table: &[(&[u8], &str)] = &[
         (b"", "empty"),
         (b" \n", "empty"),

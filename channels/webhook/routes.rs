@@ -87,7 +87,7 @@ async fn receive(State(webhook): State<Arc<WebhookState>>, request: Request) -> 
     let share = parts.extensions.remove::<BodyShare>();
     let (wait, check) = webhook.admit(&parts, client)?;
     if let Some(share) = share.as_ref().filter(|_| webhook.endpoint.parser.verifier().proves_by_head()) {
-        share.proven();
+        share.mark_authenticated();
     }
     let body = webhook.collect(body, check, client).await?;
     let outcome = webhook.endpoint.parser.read(&parts.headers, &parts.uri, &body)?;

@@ -53,7 +53,7 @@ impl EventService {
     /// Returns the response to bodies that need no turn unless a template handles them: changed or deleted messages, people who
     /// join or leave, other events about the state of a workspace, and what is not an event.
     pub fn answer_to_noise(self, body: &Value) -> Option<Value> {
-        let is_noise = self == Self::Slack && !slack::is_news(body);
+        let is_noise = self == Self::Slack && !slack::needs_turn(body);
         is_noise.then(|| json!({ "status": "ignored", "reason": "not a new message" }))
     }
 
@@ -92,7 +92,7 @@ impl EventService {
                 let kind = slack::kind(body).unwrap_or("event");
                 let is_said_by_sender = message_text.is_some()
                     && matches!(kind, "message" | "app_mention")
-                    && slack::is_news(body)
+                    && slack::needs_turn(body)
                     && body["event"]["user"].is_string();
                 let author = if is_said_by_sender { Author::Named } else { Author::Unproven };
                 let content = message_text.or_else(|| {

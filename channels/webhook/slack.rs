@@ -7,7 +7,7 @@ const SLACKBOT: &str = "USLACKBOT";
 
 /// The events that are for the agent besides new messages, by the beginning of their type: they are about a message or a file. All
 /// others are about the state of a workspace or of the app; nobody says anything to the agent in them.
-const NEWS: &[&str] = &["app_mention", "file_", "link_shared", "pin_", "reaction_", "star_"];
+const TURN_EVENTS: &[&str] = &["app_mention", "file_", "link_shared", "pin_", "reaction_", "star_"];
 
 /// Returns the type of an event. A few events, such as `app_rate_limited`, have no inner event.
 pub fn kind(body: &Value) -> Option<&str> {
@@ -33,7 +33,7 @@ pub fn id(body: &Value) -> Option<String> {
     let event = &body["event"];
     let place = (body["team_id"].as_str(), event["channel"].as_str(), event["ts"].as_str());
     match place {
-        (Some(team), Some(channel), Some(ts)) if is_message(body) && is_news(body) && event["edited"].is_null() => {
+        (Some(team), Some(channel), Some(ts)) if is_message(body) && needs_turn(body) && event["edited"].is_null() => {
             Some(format!("{team}:{channel}:{ts}"))
         }
         _ => body["event_id"].as_str().map(str::to_owned),
@@ -60,13 +60,13 @@ fn own_bots(body: &Value) -> impl Iterator<Item = &str> {
 }
 
 /// Returns true if a body needs a turn: a new message, or an event about a message or a file, such as a reaction.
-pub fn is_news(body: &Value) -> bool {
+pub fn needs_turn(body: &Value) -> bool {
     let event = &body["event"];
     match event["type"].as_str() {
         Some("message") => {
             matches!(event["subtype"].as_str(), None | Some("file_share" | "thread_broadcast" | "me_message"))
         }
-        Some(kind) => NEWS.iter().any(|begin| kind.starts_with(begin)),
+        Some(kind) => TURN_EVENTS.iter().any(|begin| kind.starts_with(begin)),
         None => false,
     }
 }
@@ -174,9 +174,9 @@ mod tests {
             ("app_home_opened", false),
             ("member_joined_channel", false),
         ] {
-            assert_eq!(is_news(&json!({"event": {"type": kind}})), expected, "{kind}");
+            assert_eq!(needs_turn(&json!({"event": {"type": kind}})), expected, "{kind}");
         }
-        assert!(!is_news(&json!({"type": "app_rate_limited"})));
+        assert!(!needs_turn(&json!({"type": "app_rate_limited"})));
     }
 
     #[test]

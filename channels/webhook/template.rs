@@ -29,7 +29,7 @@ const NAMES: [&str; 4] = ["body", "headers", "query", "name"];
 /// The removed filters and functions, which could exhaust memory or reveal headers with secrets.
 const NO_FILTERS: [&str; 2] = ["format", "indent"];
 const NO_FUNCTIONS: [&str; 2] = ["debug", "namespace"];
-/// The header with a sender's own id of a request. It is no secret.
+/// The header with a sender's own id of a request. It is not a secret.
 pub const IDEMPOTENCY_KEY: &str = "idempotency-key";
 /// The words of a name, in lower case, that mark a header as secret: `x-api-key`, `x-gitlab-token`. Templates do not see such a
 /// header, since a template could copy it into the message.

@@ -132,7 +132,7 @@ impl ChannelSubject for WebhookSubject {
         self.post(json!({"content": text, "id": id, "sender": "ann"})).await
     }
 
-    async fn write_as_stranger(&self, text: &str) -> Option<WriteOutcome> {
+    async fn write_as_unlisted_sender(&self, text: &str) -> Option<WriteOutcome> {
         Some(self.post(json!({"content": text, "sender": "mallory"})).await)
     }
 
@@ -140,7 +140,7 @@ impl ChannelSubject for WebhookSubject {
         true
     }
 
-    async fn meet(&self, side: PeerBehaviour) -> Option<String> {
+    async fn set_peer_behaviour(&self, side: PeerBehaviour) -> Option<String> {
         let mode = match side {
             PeerBehaviour::Takes => "204 No Content",
             PeerBehaviour::RefusesForNow => "503 Busy\r\ncontent-length: 0",

@@ -46,6 +46,9 @@ pub enum Verifier {
 impl Verifier {
     /// Performs all checks that do not need the body. `now` is in Unix seconds. Returns the check that needs the body, if
     /// the scheme has one.
+    ///
+    /// # Errors
+    /// A header is missing, malformed or repeated, the signed time is too far from `now`, or the bearer token is wrong.
     pub fn before_body(
         &self,
         headers: &HeaderMap,
@@ -86,6 +89,9 @@ impl Verifier {
     }
 
     /// Authenticates a request without a body by the secret as the bearer token.
+    ///
+    /// # Errors
+    /// The bearer token is missing or wrong, or the webhook has no secret and the client is on another machine.
     pub fn without_body(&self, headers: &HeaderMap, client: Option<ClientAddr>) -> Result<(), String> {
         match self {
             Self::Signed { secret, .. } | Self::Bearer(secret) => check_bearer(headers, secret),
@@ -208,11 +214,17 @@ pub struct SigningKey(Hmac<Sha256>);
 
 impl SigningKey {
     /// Reads a key written as `whsec_` and base64, or as base64 alone.
+    ///
+    /// # Errors
+    /// The text is not base64, or the key is empty.
     pub fn standard(secret: &Secret) -> Result<Self, String> {
         Self::of_bytes(&standard_key(secret)?)
     }
 
     /// Reads a key written as `whsec_` and base64. For any other text, its bytes are the key.
+    ///
+    /// # Errors
+    /// The secret is empty, or begins with `whsec_` and is not base64.
     pub fn of_any(secret: &Secret) -> Result<Self, String> {
         if secret.expose().trim().starts_with(SECRET_PREFIX) {
             return Self::standard(secret);
@@ -221,6 +233,9 @@ impl SigningKey {
     }
 
     /// Uses the bytes of the text as the key, whatever its prefix, as GitHub, Stripe and Slack do.
+    ///
+    /// # Errors
+    /// The secret is empty.
     pub fn of_text(secret: &Secret) -> Result<Self, String> {
         Self::of_bytes(secret.expose().as_bytes())
     }

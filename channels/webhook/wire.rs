@@ -16,6 +16,9 @@ use crate::trust::Author;
 pub const EXTERNAL_ID: &str = "external_id";
 
 /// Parses a native body and checks its names. Ignores unknown fields; the error for wrong fields is a 422.
+///
+/// # Errors
+/// 422 if the body is not an object, `content` is missing, empty or not a string, or a name is invalid.
 pub fn parse_native(body: &Value) -> Result<MessageDraft, HttpError> {
     let Value::Object(fields) = body else {
         return Err(HttpError::unprocessable("the body is not a JSON object"));
@@ -198,7 +201,11 @@ pub fn is_path_word(name: &str) -> bool {
     (1..=64).contains(&name.len()) && name.bytes().all(plain) && name.bytes().any(|b| b != b'.')
 }
 
-/// Does the same as [`check_name`] for a chat or a session, whose names are parts of keys that people read and write.
+/// Checks that `text` is a valid name of a chat or a session: that [`check_name`] accepts it and it has no invisible
+/// characters, since such names are parts of keys that people read and write. `what` names the field in the error.
+///
+/// # Errors
+/// 422 with the reason.
 pub fn check_key(what: &str, text: &str) -> Result<(), HttpError> {
     check_name(what, text)?;
     if text.contains(is_display_control) {
@@ -209,6 +216,9 @@ pub fn check_key(what: &str, text: &str) -> Result<(), HttpError> {
 }
 
 /// Checks that `text` is a valid name of a sender or a message. `what` names the field in the error.
+///
+/// # Errors
+/// 422 if the name is empty, too long, has control characters, or begins or ends with a space.
 pub fn check_name(what: &str, text: &str) -> Result<(), HttpError> {
     if text.trim().is_empty() {
         return Err(HttpError::unprocessable(format!("{what} is empty")));
@@ -226,12 +236,15 @@ pub fn check_name(what: &str, text: &str) -> Result<(), HttpError> {
 }
 
 /// Returns the session for a plain name or a whole session key.
+///
+/// # Errors
+/// 422 if the name or the key is invalid.
 pub fn fixed_session(channel: &str, key: &str) -> Result<SessionKey, HttpError> {
     check_key("the session", key)?;
     match key.split_once(':') {
         None => Ok(format!("{channel}:{key}").into()),
         Some((channel, rest)) if !channel.trim().is_empty() && !rest.trim().is_empty() => Ok(key.into()),
-        Some(_) => Err(HttpError::unprocessable(format!("{key:?} is no key of a session"))),
+        Some(_) => Err(HttpError::unprocessable(format!("{key:?} is not a key of a session"))),
     }
 }
 

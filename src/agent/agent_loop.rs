@@ -1,13 +1,12 @@
 //! The single consumer of inbound messages.
 
 use std::collections::HashSet;
-use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_channel::{Receiver, Sender};
 use daoyou_channels::SessionKey;
-use futures_util::FutureExt;
+use daoyou_channels::text::catch_panic;
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -32,7 +31,7 @@ pub struct AgentLoop {
     bus: Arc<MessageBus>,
     lanes: Lanes,
     turns: JoinSet<(SessionKey, bool)>,
-    proven: (Sender<SessionKey>, Receiver<SessionKey>),
+    progressed: (Sender<SessionKey>, Receiver<SessionKey>),
     retries: Arc<RetryScheduler>,
     probes: (LivenessProbe, Receiver<oneshot::Sender<()>>),
     /// This process runs only messages that it accepts itself, and leaves recovery to the next gateway.
@@ -52,7 +51,7 @@ impl AgentLoop {
             runner,
             turns: JoinSet::new(),
             retries: current.running.retries.clone(),
-            proven: async_channel::bounded(64),
+            progressed: async_channel::bounded(64),
             probes: async_channel::bounded(1),
             is_single_session,
             waited,
@@ -66,6 +65,9 @@ impl AgentLoop {
 
     /// Resumes all unfinished work of the last run. After an unclean stop, suspected messages run alone, and a message that crashed
     /// the gateway while it ran alone is given up.
+    ///
+    /// # Errors
+    /// The unfinished work cannot be read from the store, or the isolation of suspected messages cannot be recorded.
     pub async fn recover(&mut self) -> Result<(), StoreError> {
         if !self.is_single_session {
             self.isolate_suspects().await?;
@@ -118,7 +120,7 @@ impl AgentLoop {
                 inbound = bus.consume_inbound() => self.take(inbound).await,
                 session = retries.next_due() => self.lanes.wake(session),
                 Some(ended) = self.turns.join_next() => self.ended(ended),
-                Ok(session) = self.proven.1.recv() => self.lanes.proven(&session),
+                Ok(session) = self.progressed.1.recv() => self.lanes.end_isolation(&session),
                 // The caller may have stopped waiting.
                 Ok(asked) = self.probes.1.recv() => drop(asked.send(())),
             }
@@ -178,10 +180,10 @@ impl AgentLoop {
         let current = self.runner.get();
         self.lanes.set_limits(current.limits);
         while let Some((session, isolation)) = self.lanes.take_next() {
-            let (runner, proven) = (current.clone(), self.proven.0.clone());
+            let (runner, progressed) = (current.clone(), self.progressed.0.clone());
             // Boxed, because a spawned future is copied several times.
             self.turns.spawn(Box::pin(async move {
-                let turn = AssertUnwindSafe(runner.run_next(&session, isolation, proven)).catch_unwind().await;
+                let turn = catch_panic(runner.run_next(&session, isolation, progressed)).await;
                 // A panic outside of a turn leaves its row unfinished, so the lane runs again, after a pause because it may panic
                 // again.
                 if turn.is_err() {

@@ -22,14 +22,14 @@ use crate::text::visible::{change_texts, condense_blanks, escape_unseen, quote_v
 use crate::tools::{Restriction, RowEffect, ToolContext, ToolEffect, ToolOutcome, WriteRows};
 use crate::turn::turn_loop::{ApprovalDecision, Approvals};
 
-/// The most calls that wait for the owner's approval at the same time: in all, of turns that strangers (untrusted senders) started,
-/// and of turns of one stranger.
+/// The maximum number of calls that wait for the owner's approval at the same time: in all, of turns that untrusted
+/// senders started, and of turns of one untrusted sender.
 const MAX_PENDING: usize = 100;
-const MAX_OF_STRANGERS: usize = 50;
-const MAX_OF_STRANGER: usize = 10;
-/// The most characters of the arguments in a notice; `approvals list` shows all of them.
+const MAX_OF_UNTRUSTED: usize = 50;
+const MAX_OF_UNTRUSTED_SENDER: usize = 10;
+/// The maximum number of characters of the arguments in a notice; `approvals list` shows all of them.
 const SHOWN_ARGUMENTS: usize = 2_000;
-/// The most sources in a notice, and the most characters of each, and of the session.
+/// The maximum number of sources in a notice, and the maximum number of characters of each, and of the session.
 const SHOWN_SOURCES: usize = 8;
 const SHOWN_NAME: usize = 120;
 /// The characters that at least remain of a text in long arguments.
@@ -39,7 +39,7 @@ const SHORTEST_TEXT: usize = 20;
 pub struct ApprovalGate {
     pub bus: Arc<MessageBus>,
     pub config: ApprovalConfig,
-    /// The channels on which something proves the name of a sender. On the others, the limit for one stranger applies to all.
+    /// The channels on which something proves the name of a sender. On the others, the limit for one untrusted sender applies to all.
     pub channels_with_proof: HashSet<String>,
     pub phrases: &'static Phrases,
     pub timezone: TimeZone,
@@ -77,17 +77,17 @@ impl Approvals for ApprovalGate {
         }
         let (id, session) = (approvals::id_of(context.turn, &call.id), context.session.to_string());
         let (names, asks_owner) = (restriction.tools.clone(), restriction.asks_owner);
-        let is_stranger = context.trust == Trust::Untrusted;
+        let is_untrusted = context.trust == Trust::Untrusted;
         let is_from_person = context.origin.is_from_person();
         let channel = context.channel.clone();
         let sender = self.channels_with_proof.contains(&channel).then(|| context.sender.clone());
         let known = self.bus.store().read(move |connection| {
             // An approval for the rest of the conversation does not replace the question that the permissions demand. It covers further
-            // calls of the same stranger, if the channel proves who that is; a message of daoyou itself has no such sender.
-            let stranger = sender.as_deref().filter(|_| is_stranger).map(|sender| (channel.as_str(), sender));
-            let mut is_granted = !asks_owner && (!is_stranger || (stranger.is_some() && is_from_person));
+            // calls of the same sender, if the channel proves who that is; a message of daoyou itself has no such sender.
+            let of_sender = sender.as_deref().filter(|_| is_untrusted).map(|sender| (channel.as_str(), sender));
+            let mut is_granted = !asks_owner && (!is_untrusted || (of_sender.is_some() && is_from_person));
             for name in &names {
-                is_granted = is_granted && approvals::is_granted(connection, &session, name, stranger)?;
+                is_granted = is_granted && approvals::is_granted(connection, &session, name, of_sender)?;
             }
             let pending = approvals::count_pending_by(connection, &channel, sender.as_deref())?;
             Ok((is_granted, approvals::find(connection, id)?, pending))
@@ -187,15 +187,15 @@ fn refuse_unasked(tools: &str, error: &StoreError) -> ApprovalDecision {
 impl ApprovalGate {
     /// Returns which calls already wait, if a further call of this turn may not.
     fn limit_reached(&self, pending: PendingCounts, context: &ToolContext) -> Option<String> {
-        let PendingCounts { all, of_strangers, of_stranger } = pending;
+        let PendingCounts { all, of_untrusted, of_untrusted_sender } = pending;
         if context.trust == Trust::Untrusted {
-            if of_stranger >= MAX_OF_STRANGER {
+            if of_untrusted_sender >= MAX_OF_UNTRUSTED_SENDER {
                 let is_proven = self.channels_with_proof.contains(&context.channel);
                 let whose = if is_proven { "this sender" } else { "untrusted senders of this channel" };
-                return Some(format!("{of_stranger} calls of {whose}"));
+                return Some(format!("{of_untrusted_sender} calls of {whose}"));
             }
-            if of_strangers >= MAX_OF_STRANGERS {
-                return Some(format!("{of_strangers} calls of untrusted senders"));
+            if of_untrusted >= MAX_OF_UNTRUSTED {
+                return Some(format!("{of_untrusted} calls of untrusted senders"));
             }
         }
         (all >= MAX_PENDING).then(|| format!("{all} calls"))
@@ -386,7 +386,7 @@ mod tests {
         let (shown, is_shortened) = shown_arguments(&serde_json::json!({ "calls": vec![&calls[0]; 64] }).to_string());
         assert!(shown.contains(" characters left out]…") && is_shortened, "{shown}");
         assert_eq!(shown_arguments("{\"a\":1}"), ("{\"a\":1}".to_owned(), false));
-        // Arguments that are no JSON.
+        // Arguments that are not JSON.
         assert_eq!(shown_arguments("a\n```"), ("a\\u{a}\\u{60}\\u{60}\\u{60}".to_owned(), false));
         let (shown, is_shortened) = shown_arguments(&format!("{}end", "x".repeat(5_000)));
         assert!(shown.ends_with("end") && is_shortened, "{shown}");
@@ -460,7 +460,7 @@ mod tests {
             assert_eq!(matches!(decision, ApprovalDecision::Asked(_)), asks_owner);
             assert_eq!(matches!(decision, ApprovalDecision::Approved), !asks_owner);
         }
-        // The approved call was not one of a stranger. An approved call of a stranger lets no other one in.
+        // The approved call was not one of an untrusted sender. An approved call of an untrusted sender lets no other one in.
         let restriction = Restriction { tools: vec!["exec".to_owned()], ..Restriction::default() };
         let decide = async |trust: Trust, (channel, sender): (&str, &str)| {
             let (channel, sender) = (channel.to_owned(), sender.to_owned());
@@ -500,9 +500,9 @@ mod tests {
         }
     }
 
-    /// Strangers fill their share alone, whatever chats and names they choose; the owner's calls and those of known senders have room.
+    /// Untrusted senders fill their share alone, whatever chats and names they choose; there is room for the calls of others.
     #[tokio::test]
-    async fn strangers_leave_room_for_others() {
+    async fn untrusted_senders_leave_room_for_others() {
         let (_folder, store) = Store::temporary();
         let gate = gate(&store);
         let restriction = Restriction { tools: vec!["exec".to_owned()], reads_others: true, ..Restriction::default() };
@@ -538,8 +538,8 @@ mod tests {
         let of_channel = refused("10 calls of untrusted senders of this channel");
         assert_eq!(decide("webhook:open", "eve-new", Trust::Untrusted).await, of_channel);
         add("webhook:proven", 30, |number| format!("eve-{number}")).await;
-        let of_strangers = refused("50 calls of untrusted senders");
-        assert_eq!(decide("webhook:proven", "bob", Trust::Untrusted).await, of_strangers);
+        let of_untrusted = refused("50 calls of untrusted senders");
+        assert_eq!(decide("webhook:proven", "bob", Trust::Untrusted).await, of_untrusted);
         for trust in [Trust::Owner, Trust::Known] {
             assert_eq!(decide("webhook:proven", "eve", trust).await, "asked");
         }

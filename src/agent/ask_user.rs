@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use async_trait::async_trait;
 use daoyou_channels::Trust;
-use daoyou_channels::settings::Span;
+use daoyou_channels::settings::HumanDuration;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
@@ -29,7 +29,7 @@ const NAME: &str = "ask_user";
 /// The longest question, and the longest option, in characters.
 const MAX_QUESTION: usize = 4_000;
 const MAX_OPTION: usize = 200;
-/// The most options.
+/// The maximum number of options.
 const MAX_OPTIONS: usize = 20;
 
 #[derive(Deserialize, JsonSchema)]
@@ -44,7 +44,7 @@ pub struct AskUserTool {
     definition: ToolDefinition,
     bus: WeakBus,
     /// The time in which a person may answer.
-    expires: Span,
+    expires: HumanDuration,
     /// Secrets that are removed from questions.
     secrets: KnownSecrets,
 }
@@ -61,7 +61,7 @@ enum StoredQuestion {
 
 impl AskUserTool {
     /// Creates the tool. `bus` may be set later; without a bus no question can be asked.
-    pub fn new(bus: WeakBus, expires: Span, secrets: KnownSecrets) -> Self {
+    pub fn new(bus: WeakBus, expires: HumanDuration, secrets: KnownSecrets) -> Self {
         let description = "Ask the user, and wait for the answer.";
         // The same call is the same question. Later calls of the same response may depend on the answer.
         let definition = ToolDefinition::changing::<AskUserArgs>(NAME, description, ReplayPolicy::Idempotent);
@@ -274,7 +274,7 @@ mod tests {
     #[tokio::test]
     async fn a_question_that_cannot_be_asked_says_why() {
         let mut fixture = ToolFixture::new(&ToolsConfig::default());
-        let tool = AskUserTool::new(WeakBus::default(), Span::from_secs(60), KnownSecrets::default());
+        let tool = AskUserTool::new(WeakBus::default(), HumanDuration::from_secs(60), KnownSecrets::default());
         fixture.executor.register(Arc::new(tool)).unwrap();
         let origin = |column: &str| ToolContext { origin: Arc::new(TurnOrigin::parse(column)), ..context() };
         let (person, good) = (context(), json!({"question": "Which one?"}));

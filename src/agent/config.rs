@@ -1,6 +1,6 @@
 //! `[agent]`.
 
-use daoyou_channels::settings::Span;
+use daoyou_channels::settings::HumanDuration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use smart_default::SmartDefault;
@@ -29,7 +29,7 @@ pub struct AgentConfig {
     /// `auto`, or `PROVIDER/MODEL`.
     #[default = "auto"]
     pub model: String,
-    /// Models that stand in, in order, when that one cannot answer: each `PROVIDER/MODEL`.
+    /// The fallback models (`PROVIDER/MODEL`), in order, for when the first model cannot answer.
     pub fallback: Vec<String>,
     /// How the model uses tools: `auto`, `tools`, `react` or `plain`.
     pub orchestrator: Orchestrator,
@@ -55,28 +55,28 @@ pub struct AgentConfig {
     #[schemars(range(min = 1))]
     #[default = 2_000_000]
     pub max_turn_tokens: u64,
-    /// The most messages of the session that the model is given.
+    /// The maximum number of messages of the session that the model is given.
     #[schemars(range(min = 1))]
     #[default = 100]
     pub memory_window: u32,
-    /// The most tokens that the first request of a turn may hold, estimated.
+    /// The maximum number of tokens that the first request of a turn may hold, estimated.
     #[schemars(range(min = 1))]
     #[default = 100_000]
     pub context_tokens: u32,
     /// Active time that a turn may take, across restarts. Waiting does not use it up.
-    #[default(Span::from_secs(600))]
-    pub turn_timeout: Span,
+    #[default(HumanDuration::from_secs(600))]
+    pub turn_timeout: HumanDuration,
     /// How long a turn waits for a model service that is down, refuses the key or takes no more requests, before its message
     /// becomes a dead letter. 0 is for ever.
-    #[default(Span::from_secs(24 * 60 * 60))]
-    pub wait_for_model: Span,
+    #[default(HumanDuration::from_secs(24 * 60 * 60))]
+    pub wait_for_model: HumanDuration,
     /// Turns that run side by side, each of another session.
     #[schemars(range(min = 1))]
     #[default = 64]
     pub max_concurrent_turns: u32,
     pub queue: QueueMode,
     pub session: SessionConfig,
-    /// What stands around turns, model calls and tool calls, the first one outermost.
+    /// The middleware around turns, model calls and tool calls, the outermost first.
     #[default(MiddlewareName::ALL.to_vec())]
     pub middleware: Vec<MiddlewareName>,
     /// What a million tokens cost of a model whose price is not known; such a model costs nothing when absent.
@@ -92,7 +92,7 @@ pub struct AgentConfig {
 #[derive(Clone, Debug, SmartDefault, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct SpawnConfig {
-    /// Sub-agents that run side by side, of all sessions, beside the other turns.
+    /// The maximum number of sub-agents, over all sessions, that run at the same time, in addition to other turns.
     #[schemars(range(min = 1))]
     #[default = 3]
     pub at_once: u32,
@@ -109,8 +109,8 @@ pub struct SpawnConfig {
     #[default = 15]
     pub max_iterations: u32,
     /// How long one may work; waiting for others of its own does not count.
-    #[default(Span::from_secs(300))]
-    pub timeout: Span,
+    #[default(HumanDuration::from_secs(300))]
+    pub timeout: HumanDuration,
     /// Tokens that one may use, all its model calls together.
     #[schemars(range(min = 1))]
     #[default = 200_000]

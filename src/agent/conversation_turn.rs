@@ -5,7 +5,7 @@ use std::pin::pin;
 use std::sync::Arc;
 
 use daoyou_channels::Trust;
-use daoyou_channels::settings::Span;
+use daoyou_channels::settings::HumanDuration;
 
 use super::approval_gate::ApprovalGate;
 use super::parking::{ModelOutage, Parking};
@@ -20,11 +20,10 @@ use crate::memory::written;
 use crate::origin::TurnOrigin;
 use crate::postprocess::ModelUse;
 use crate::profiles::AgentDirectory;
-use crate::store::inbox::InboxRow;
-use crate::tools::ToolExecutor;
+use crate::tools::{ToolContext, ToolExecutor};
 use crate::turn::context::attachments;
 use crate::turn::context::compaction::compact;
-use crate::turn::context::conversation_context::{ContextBuilder, ConversationContext, wanted_model};
+use crate::turn::context::conversation_context::{ContextBuilder, ConversationContext, PromptParts, wanted_model};
 use crate::turn::context::images::{ImageLoader, LoadedImages};
 use crate::turn::context::relevant_memories::relevant_memories;
 use crate::turn::context::system_prompt::SystemText;
@@ -35,10 +34,10 @@ use crate::turn::flight_recorder::FlightSlot;
 use crate::turn::middleware::{LayeredModel, LayeredTools, MiddlewareStack};
 use crate::turn::orchestrators::ModelChains;
 use crate::turn::progress::{ContextStep, StepBody, TurnProgress, UnreadableJournal};
-use crate::turn::turn_loop::{ConversationOutcome, Journal, LoopOutcome, Turn, TurnLead, TurnLimits, TurnScope};
+use crate::turn::turn_loop::{Journal, LoopOutcome, ResponseSource, Turn, TurnLimits, TurnRunOutcome, TurnScope};
 
 /// The shared parts that the conversations of all turns use.
-pub struct Conversations {
+pub struct ConversationDeps {
     pub contexts: ContextBuilder,
     pub chains: ModelChains,
     pub tools: TurnTools,
@@ -52,23 +51,71 @@ pub struct Conversations {
     pub temperature: Option<f64>,
 }
 
-impl Conversations {
-    /// Returns the agent that answers `last` in a session with a `chosen` agent. If the turn resumes from `context`, that is the agent
-    /// with which it began.
+impl ConversationDeps {
+    /// Returns the agent that answers. If the turn resumes from `context`, that is the agent with which it began.
     ///
     /// # Errors
     /// The agent does not exist any more.
-    pub fn agent_of(
-        &self,
-        chosen: Option<&str>,
-        last: &InboxRow,
-        context: Option<&ContextStep>,
-    ) -> Result<TurnAgent, TurnError> {
+    pub fn agent_of(&self, started: &StartedTurn, context: Option<&ContextStep>) -> Result<TurnAgent, TurnError> {
         match context {
-            Some(context) => TurnAgent::resumed(&self.agents, last, context.agent.as_deref()),
-            None => TurnAgent::of_message(&self.agents, last, chosen),
+            Some(context) => TurnAgent::resumed(&self.agents, &started.origin, context.agent.as_deref()),
+            None => TurnAgent::of_turn(&self.agents, started),
         }
     }
+
+    /// Returns the tools of a turn with the middleware around them.
+    pub fn layered_tools<'t>(&'t self, executor: &'t ToolExecutor, scope: TurnScope<'t>) -> LayeredTools<'t> {
+        let Self { contexts, middleware, .. } = self;
+        LayeredTools { executor, middleware, skills: contexts.system.skill_catalog(), scope }
+    }
+
+    /// Returns the turn that runs `input`; its `tools` get `tool_context`.
+    pub fn turn<'t>(
+        &'t self,
+        input: LoopInput<'t>,
+        tools: &'t LayeredTools<'t>,
+        tool_context: ToolContext,
+        journal: &'t dyn Journal,
+        observers: TurnObservers<'t>,
+    ) -> Turn<'t> {
+        let LoopInput { agent, source, system, conversation, .. } = input;
+        let limits = self.limits.of_agent(agent.profile.max_iterations).within(tool_context.origin.settings.bounds);
+        // The number of its steps limits a workflow.
+        let iterations = if let ResponseSource::Script(_) = source { u32::MAX } else { limits.iterations };
+        Turn {
+            scope: tools.scope,
+            system,
+            conversation,
+            source,
+            tools,
+            tool_context,
+            image_loader: &self.images,
+            images: LoadedImages::default(),
+            temperature: agent.profile.temperature.or(self.temperature),
+            max_tokens: agent.profile.max_tokens.or(self.contexts.settings.max_tokens),
+            limits: TurnLimits { iterations, ..limits },
+            journal,
+            approvals: &self.approvals,
+            events: observers.events,
+            flight: observers.flight,
+        }
+    }
+}
+
+/// The input of one run of the turn loop: a prompt, the source of the responses, and the tools that they may call.
+pub struct LoopInput<'a> {
+    pub agent: &'a TurnAgent,
+    pub executor: &'a ToolExecutor,
+    pub source: ResponseSource<'a>,
+    pub system: SerializedText,
+    pub conversation: Vec<Arc<ChatMessage>>,
+}
+
+/// The listeners of a running turn.
+#[derive(Clone, Copy)]
+pub struct TurnObservers<'a> {
+    pub events: &'a EventEmitter,
+    pub flight: &'a FlightSlot<'a>,
 }
 
 /// The state of a running turn; it survives a panic of the turn.
@@ -100,14 +147,13 @@ struct RecordedPrompt {
 
 /// The conversation of one turn, within its middleware.
 pub struct ConversationTurn<'a> {
-    pub conversations: &'a Conversations,
+    pub conversations: &'a ConversationDeps,
     pub started: &'a StartedTurn,
     /// The names of the foreign content in the message's own text; see [`Taint`].
     pub taint: Taint,
     pub scope: TurnScope<'a>,
     pub journal: &'a StoreJournal<'a>,
-    pub events: &'a EventEmitter,
-    pub flight: &'a FlightSlot<'a>,
+    pub observers: TurnObservers<'a>,
     pub state: &'a mut RunState,
     /// The reason why the turn cannot continue from its journal.
     pub damaged: Option<UnreadableJournal>,
@@ -115,16 +161,19 @@ pub struct ConversationTurn<'a> {
 
 impl<'a> ConversationTurn<'a> {
     /// Composes the context and runs the turn. `text` is the message as the model reads it.
-    pub async fn answer(mut self, text: String) -> Result<ConversationOutcome, TurnError> {
+    ///
+    /// # Errors
+    /// The journal is damaged, the agent or its workflow cannot be used, the store fails, or the model does not answer.
+    pub async fn answer(mut self, text: String) -> Result<TurnRunOutcome, TurnError> {
         if let Some(damaged) = self.damaged.take() {
             return Err(TurnError::new(ErrorCode::StateCorrupted, "journal").caused_by(damaged));
         }
-        let Conversations { contexts, chains, parking, .. } = self.conversations;
-        let StartedTurn { session, last, rows, agent: chosen, found_tools, .. } = self.started;
+        let ConversationDeps { contexts, chains, parking, .. } = self.conversations;
+        let StartedTurn { session, last, origin, rows, found_tools, .. } = self.started;
         if self.state.progress.context.is_none() {
             contexts.memory.import_by_hand().await;
         }
-        let mut agent = self.conversations.agent_of(chosen.as_deref(), last, self.state.progress.context.as_ref())?;
+        let mut agent = self.conversations.agent_of(self.started, self.state.progress.context.as_ref())?;
         if agent.is_undecided() {
             agent = match self.choose_agent(agent, written(&text)).await? {
                 ControlFlow::Continue(agent) => agent,
@@ -133,21 +182,29 @@ impl<'a> ConversationTurn<'a> {
         }
         self.state.agent = Some(agent.clone());
         let script = WorkflowScript::of(&agent, self.state.progress.context.as_ref())?;
-        let tools = self.conversations.tools.of_message(last, &agent);
+        let tools = self.conversations.tools.of_turn(origin, &agent);
         let trust = least_trust(rows);
         let system = contexts.system.current(trust, contexts.system.skills(trust).await, agent.prompt());
-        self.state.progress.found_tools.extend(found_tools.iter().cloned());
-        self.state.progress.found_tools.extend(system.tools.iter().cloned());
+        self.state.progress.found_tools.extend(found_tools.iter().chain(&system.tools).cloned());
         let specs = tools.specs(&self.state.progress.found_tools);
-        let own = agent.context();
-        let context = contexts.load(session, last, (&system, &specs, own), self.state.progress.context.as_ref())?;
+        let parts = PromptParts { system: &system, tools: &specs, agent: agent.context() };
+        let context = contexts.load(session, last, origin, parts, self.state.progress.context.as_ref())?;
         self.state.is_read_by_others = context.is_read_by_others;
         let with_memory = context.memory.in_prompt(system.clone());
         if let Some(script) = &script {
-            return self.follow(script, (&agent, &tools), context, (text, &with_memory)).await;
+            let SystemText { hash, text: system, .. } = with_memory;
+            let prompt = RecordedPrompt {
+                system_hash: hash.to_string(),
+                workflow_hash: Some(script.hash().to_owned()),
+                user: text,
+                stored_text: None,
+            };
+            let source = ResponseSource::Script(script);
+            let input = LoopInput { agent: &agent, executor: &tools, source, system, conversation: Vec::new() };
+            return self.follow(input, context, prompt).await;
         }
-        let configured = own.model.unwrap_or(&contexts.settings.model);
-        let wanted = wanted_model(last, context.head.model.as_deref(), configured);
+        let configured = parts.agent.model.unwrap_or(&contexts.settings.model);
+        let wanted = wanted_model(&origin.settings, context.head.model.as_deref(), configured);
         // Taken before any model is asked, so that an answer which arrives meanwhile is not missed.
         let answer_count = parking.retries.answer_count();
         let orchestrator = agent.profile.orchestrator.of_model();
@@ -158,22 +215,16 @@ impl<'a> ConversationTurn<'a> {
         };
         self.state.model = chain.current().to_string();
         if self.state.progress.context.is_none() {
-            let read = agent.message_text(&text, &contexts.store, &context, rows)?;
-            let memories = relevant_memories(&contexts.memory, rows, &context).await;
-            // The session keeps the message itself if the agent's template makes another text for the model.
-            let (user, stored_text) = match read {
-                Some(read) => (read + &memories, Some(text + &memories)),
-                None => (text + &memories, None),
-            };
-            let system_hash = with_memory.hash.to_string();
-            self.begin(&context, RecordedPrompt { system_hash, workflow_hash: None, user, stored_text }).await;
+            self.begin_with_memories(&agent, text, &context, &with_memory).await?;
         }
         let mut history = context.messages;
         let outcome = loop {
             history.extend(self.state.progress.context.as_ref().map(|context| Arc::new(context.message())));
             let model = self.layered(&chain);
-            let (messages, prompt) = (std::mem::take(&mut history), with_memory.text.clone());
-            let outcome = self.run_loop((TurnLead::Model(&model), &agent), &tools, messages, prompt).await;
+            let (conversation, system) = (std::mem::take(&mut history), with_memory.text.clone());
+            let source = ResponseSource::Model(&model);
+            let input = LoopInput { agent: &agent, executor: &tools, source, system, conversation };
+            let outcome = self.run_loop(input).await;
             self.state.model = chain.current().to_string();
             let is_model_error = matches!(&outcome, Err(TurnError { code: ErrorCode::Model(_), .. }));
             match chain.failure().filter(|_| is_model_error) {
@@ -184,7 +235,7 @@ impl<'a> ConversationTurn<'a> {
                     };
                     self.note(smaller).await;
                     let context = self.state.progress.context.as_ref();
-                    history = contexts.load(session, last, (&system, &specs, own), context)?.messages;
+                    history = contexts.load(session, last, origin, parts, context)?.messages;
                 }
                 Some(error) if error.is_service_condition() && self.may_wait() => {
                     return self.park(ModelOutage::of_chain(&chain, error, answer_count)).await;
@@ -200,36 +251,54 @@ impl<'a> ConversationTurn<'a> {
     where
         'a: 'c,
     {
-        let Conversations { contexts, chains, middleware, .. } = self.conversations;
+        let ConversationDeps { contexts, chains, middleware, .. } = self.conversations;
         LayeredModel { chain, middleware, tokens: &contexts.tokens, models: &chains.models, scope: self.scope }
     }
 
-    /// Runs a turn whose steps a workflow decides.
+    /// Runs a turn whose steps a workflow decides; `input` has no conversation yet.
     async fn follow(
         &mut self,
-        script: &WorkflowScript,
-        (agent, tools): (&TurnAgent, &ToolExecutor),
+        input: LoopInput<'_>,
         context: ConversationContext,
-        (text, system): (String, &SystemText),
-    ) -> Result<ConversationOutcome, TurnError> {
+        prompt: RecordedPrompt,
+    ) -> Result<TurnRunOutcome, TurnError> {
         if self.state.progress.context.is_none() {
-            let (system_hash, workflow_hash) = (system.hash.to_string(), Some(script.hash().to_owned()));
-            let prompt = RecordedPrompt { system_hash, workflow_hash, user: text, stored_text: None };
             self.begin(&context, prompt).await;
         }
         let mut conversation = context.messages;
         conversation.extend(self.state.progress.context.as_ref().map(|context| Arc::new(context.message())));
-        let outcome = self.run_loop((TurnLead::Script(script), agent), tools, conversation, system.text.clone()).await;
+        let outcome = self.run_loop(LoopInput { conversation, ..input }).await;
         self.end_or_park(outcome?).await
     }
 
-    async fn end_or_park(&self, outcome: LoopOutcome) -> Result<ConversationOutcome, TurnError> {
+    /// Adds the relevant memories to the message `text`, and records the context.
+    async fn begin_with_memories(
+        &mut self,
+        agent: &TurnAgent,
+        text: String,
+        context: &ConversationContext,
+        system: &SystemText,
+    ) -> Result<(), TurnError> {
+        let (contexts, rows) = (&self.conversations.contexts, &self.started.rows);
+        let read = agent.message_text(&text, &contexts.store, context, rows)?;
+        let memories = relevant_memories(&contexts.memory, rows, context).await;
+        // The session keeps the message itself if the agent's template makes another text for the model.
+        let (user, stored_text) = match read {
+            Some(read) => (read + &memories, Some(text + &memories)),
+            None => (text + &memories, None),
+        };
+        let system_hash = system.hash.to_string();
+        self.begin(context, RecordedPrompt { system_hash, workflow_hash: None, user, stored_text }).await;
+        Ok(())
+    }
+
+    async fn end_or_park(&self, outcome: LoopOutcome) -> Result<TurnRunOutcome, TurnError> {
         match outcome {
-            LoopOutcome::Answered(reply) => Ok(ConversationOutcome::Answered(reply)),
+            LoopOutcome::Answered(reply) => Ok(TurnRunOutcome::Answered(reply)),
             LoopOutcome::AwaitsTurns(turns) => {
                 let parking = &self.conversations.parking;
                 let must_recheck = parking.park_for_turns(self.started, self.journal.context(), turns).await?;
-                Ok(ConversationOutcome::Parked { must_recheck })
+                Ok(TurnRunOutcome::Parked { must_recheck })
             }
         }
     }
@@ -240,7 +309,7 @@ impl<'a> ConversationTurn<'a> {
         wanted: String,
         error: ModelError,
         answer_count: u64,
-    ) -> Result<ConversationOutcome, TurnError> {
+    ) -> Result<TurnRunOutcome, TurnError> {
         if let Some(outage) = error.outage().filter(|_| self.may_wait()) {
             let (providers, failures) = (vec![outage.provider.clone()], vec![outage.clone()]);
             return self.park(ModelOutage { error: outage, failures, providers, answer_count }).await;
@@ -249,11 +318,11 @@ impl<'a> ConversationTurn<'a> {
         Err(TurnError::new(ErrorCode::NoModel, "turn").with(values).caused_by(error))
     }
 
-    pub(super) async fn park(&self, outage: ModelOutage) -> Result<ConversationOutcome, TurnError> {
+    pub(super) async fn park(&self, outage: ModelOutage) -> Result<TurnRunOutcome, TurnError> {
         let (parking, context) = (&self.conversations.parking, self.journal.context());
         let must_recheck =
             parking.park_for_model(self.started, self.state.progress.waiting_since, context, outage).await?;
-        Ok(ConversationOutcome::Parked { must_recheck })
+        Ok(TurnRunOutcome::Parked { must_recheck })
     }
 
     /// Records the context, so that the turn uses the same one if it resumes in another process.
@@ -313,44 +382,13 @@ impl<'a> ConversationTurn<'a> {
     }
 
     /// Runs the turn until it ends, is stopped, or times out.
-    async fn run_loop(
-        &mut self,
-        (lead, agent): (TurnLead<'_>, &TurnAgent),
-        executor: &ToolExecutor,
-        conversation: Vec<Arc<ChatMessage>>,
-        system: SerializedText,
-    ) -> Result<LoopOutcome, TurnError> {
-        let Conversations { contexts, middleware, images, temperature, .. } = self.conversations;
-        let (scope, cancel) = (self.scope, &self.started.cancel);
-        let tools = LayeredTools { executor, middleware, skills: contexts.system.skill_catalog(), scope };
-        let mut limits =
-            self.conversations.limits.of_agent(agent.profile.max_iterations).of_message(&self.started.last);
-        if let TurnLead::Script(_) = lead {
-            // The number of its steps limits a workflow.
-            limits.iterations = u32::MAX;
-        }
-        let turn = Turn {
-            scope,
-            system,
-            conversation,
-            lead,
-            tools: &tools,
-            tool_context: self.started.tool_context(
-                agent.scope(),
-                self.state.is_read_by_others,
-                middleware.secrets.as_ref(),
-            ),
-            image_loader: images,
-            images: LoadedImages::default(),
-            temperature: agent.profile.temperature.or(*temperature),
-            max_tokens: agent.profile.max_tokens.or(contexts.settings.max_tokens),
-            limits,
-            journal: self.journal,
-            approvals: &self.conversations.approvals,
-            events: self.events,
-            flight: self.flight,
-        };
-        let events = self.events;
+    async fn run_loop(&mut self, input: LoopInput<'_>) -> Result<LoopOutcome, TurnError> {
+        let (conversations, scope, cancel) = (self.conversations, self.scope, &self.started.cancel);
+        let tools = conversations.layered_tools(input.executor, scope);
+        let secrets = conversations.middleware.secrets.as_ref();
+        let tool_context = self.started.tool_context(input.agent.scope(), self.state.is_read_by_others, secrets);
+        let turn = conversations.turn(input, &tools, tool_context, self.journal, self.observers);
+        let (limits, events) = (turn.limits, self.observers.events);
         let mut running = pin!(turn.run(&mut self.state.progress));
         let cut_off = tokio::select! {
             biased;
@@ -370,7 +408,7 @@ impl<'a> ConversationTurn<'a> {
 fn cut_off_error(code: ErrorCode, limits: TurnLimits, events: &EventEmitter) -> TurnError {
     let error = TurnError::new(code, "turn");
     match code {
-        ErrorCode::TurnTimeout => error.with([Span(limits.time).to_string()]),
+        ErrorCode::TurnTimeout => error.with([HumanDuration(limits.time).to_string()]),
         _ => error.with_partial(&events.partial_text()),
     }
 }

@@ -29,7 +29,7 @@ pub use agent_loop::{AgentLoop, LivenessProbe};
 pub use approval_gate::ApprovalGate;
 pub use ask_user::AskUserTool;
 pub use config::{AgentConfig, QueueMode, SpawnConfig};
-pub use conversation_turn::Conversations;
+pub use conversation_turn::ConversationDeps;
 pub use parking::Parking;
 pub use prompt_preview::{PromptPart, PromptPreview};
 pub use store_journal::commit_effects;

@@ -4,14 +4,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use daoyou_channels::settings::Span;
+use daoyou_channels::settings::HumanDuration;
 use uuid::Uuid;
 
 use super::turn_start::StartedTurn;
-use crate::bus::{MessageBus, NoticeKind, OutboundDraft, OutboxSlot, ServiceFault};
+use crate::bus::{MessageBus, NoticeKind, OutboundDraft, OutboxSlot, ProviderFault};
 use crate::crash;
 use crate::llm::{FallbackChain, LlmError, LlmErrorKind, ModelChoice};
-use crate::origin::TurnOrigin;
 use crate::phrases::{Phrases, fill};
 use crate::session::retry_scheduler::{
     LONGEST_FAILURE_WAIT, LONGEST_OUTAGE_WAIT, LONGEST_QUOTA_WAIT, RetryScheduler, RetryTerms,
@@ -56,7 +55,7 @@ pub struct Parking {
     pub bus: Arc<MessageBus>,
     pub retries: Arc<RetryScheduler>,
     /// `agent.wait_for_model`; zero means for ever.
-    pub wait_for_model: Span,
+    pub wait_for_model: HumanDuration,
     pub phrases: &'static Phrases,
 }
 
@@ -132,7 +131,7 @@ impl Parking {
         context: Option<String>,
         outage: ModelOutage,
     ) -> Result<bool, TurnError> {
-        let StartedTurn { turn, session, rows, last, .. } = started;
+        let StartedTurn { turn, session, rows, last, origin, .. } = started;
         // A revived dead letter starts a new wait.
         let is_revived = rows.first().is_some_and(|first| first.state == MessageStatus::Queued);
         let before = waiting_since.filter(|_| !is_revived);
@@ -145,15 +144,14 @@ impl Parking {
             return Err(self.unavailable(last, outage.error));
         }
         let failures = outage.failures.iter().filter(|failure| failure.is_service_condition());
-        let notices = failures.filter_map(|failure| self.news_for_owner(failure, before.is_some())).collect();
+        let notices = failures.filter_map(|failure| self.owner_notice(failure, before.is_some())).collect();
         let first = match before {
             Some(_) => None,
             None => {
                 let step = serde_json::to_string(&StepBody::Waiting { since }).map_err(StoreError::from)?;
                 // No person in a chat waits for the reply of a job or a sub-agent, so no notice is sent.
-                let runs_for_job_or_agent = TurnOrigin::parse(&last.origin).runs_for_job_or_agent();
-                let notice =
-                    if runs_for_job_or_agent { None } else { Some(self.notice(*turn, last, outage.failure())) };
+                let has_reader = !origin.runs_for_job_or_agent();
+                let notice = has_reader.then(|| self.notice(*turn, last, outage.failure()));
                 Some((step, notice))
             }
         };
@@ -222,9 +220,9 @@ impl Parking {
 
     /// Records the failure of a service for a turn; `is_retry` is true if the turn waited before. Returns the name of the service
     /// and the notice for the owner, if the owner needs one.
-    fn news_for_owner(&self, failure: &LlmError, is_retry: bool) -> Option<(String, String)> {
+    fn owner_notice(&self, failure: &LlmError, is_retry: bool) -> Option<(String, String)> {
         let (LlmError { kind, provider, .. }, message) = (failure, failure.owner_message());
-        let fault = ServiceFault::new(kind.code(), message.clone(), now_ms(), kind.needs_owner());
+        let fault = ProviderFault::new(kind.code(), message.clone(), now_ms(), kind.needs_owner());
         if !self.bus.services().record_fault(provider, fault, is_retry) {
             return None;
         }
@@ -318,7 +316,7 @@ mod tests {
     async fn a_service_fault_is_reported_by_the_commit_of_its_notice() {
         let (_folder, store) = Store::temporary();
         let bus = testing::notifying_bus(store.clone(), 10);
-        let fault = ServiceFault::new("llm_auth", "HTTP 401".to_owned(), 7, true);
+        let fault = ProviderFault::new("llm_auth", "HTTP 401".to_owned(), 7, true);
         assert!(bus.services().record_fault("p", fault, false));
         let commit = ParkingCommit {
             turn: daoyou_channels::new_id(),
@@ -355,11 +353,11 @@ mod tests {
         };
         let rows = store.write(Durability::Logged, insert).await.unwrap();
         let phrases = Phrases::of(crate::text::Language::En);
-        let (wait_for_model, retries) = (Span::from_secs(60), Arc::default());
+        let (wait_for_model, retries) = (HumanDuration::from_secs(60), Arc::default());
         let parking = Parking { bus: bus.clone(), retries, wait_for_model, phrases };
         let (session, last, cancel) = ("webhook:in:c".into(), rows[0].clone(), CancellationToken::new());
-        let (steps, agent, found_tools) = Default::default();
-        let started = StartedTurn { turn, session, rows, last, steps, agent, found_tools, cancel };
+        let (origin, steps, agent, found_tools) = Default::default();
+        let started = StartedTurn { turn, session, rows, last, origin, steps, agent, found_tools, cancel };
         let error = LlmError::new(LlmErrorKind::Server, "p", "HTTP 500");
         let failures = vec![error.clone()];
         let outage = ModelOutage { error, failures, providers: vec!["p".to_owned()], answer_count: 0 };
@@ -410,7 +408,7 @@ mod tests {
         store.write(Durability::Logged, rows).await.unwrap();
         let retries = Arc::new(RetryScheduler::default());
         let phrases = Phrases::of(crate::text::Language::En);
-        let parking = Parking { bus, retries: retries.clone(), wait_for_model: Span::from_secs(60), phrases };
+        let parking = Parking { bus, retries: retries.clone(), wait_for_model: HumanDuration::from_secs(60), phrases };
         parking.restore_waits().await.unwrap();
         assert_eq!([model, answered, person].map(|turn| retries.must_wait(turn)), [true, false, false]);
         assert_eq!(retries.next_due().await.as_str(), model.to_string());

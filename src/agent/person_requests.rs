@@ -1,6 +1,6 @@
 //! What an approval and a question of `ask_user` have in common: a message to the chat of the running turn, and an expiry.
 
-use daoyou_channels::settings::Span;
+use daoyou_channels::settings::HumanDuration;
 
 use crate::bus::{OutboundBody, OutboundDraft, OutboxSlot};
 use crate::store::{StoreError, millis, now_ms};
@@ -10,7 +10,7 @@ use crate::tools::ToolContext;
 /// [`OutboundDraft::to_sender`] does for a row.
 ///
 /// # Errors
-/// The metadata of the message cannot be read.
+/// The metadata of the message cannot be read. Without it, a mail might go to another participant of its thread.
 pub(super) fn draft_to_sender(
     context: &ToolContext,
     slot: OutboxSlot,
@@ -26,6 +26,6 @@ pub(super) fn draft_to_sender(
 }
 
 /// Returns the time, in UTC milliseconds, at which a request that begins now expires.
-pub(super) fn expiry_after(expires: Span) -> i64 {
+pub(super) fn expiry_after(expires: HumanDuration) -> i64 {
     now_ms().saturating_add(millis(expires.0))
 }

@@ -1,5 +1,6 @@
 //! Previews the next request of a session, exactly as a turn would send it, without sending it.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,31 +11,28 @@ use serde_json::Value;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::conversation_turn::Conversations;
-use super::turn_agent::TurnAgent;
+use super::conversation_turn::{ConversationDeps, LoopInput, TurnObservers};
 use super::turn_runner::TurnRunner;
 use super::turn_start::StartedTurn;
 use crate::bus::EventHub;
 use crate::chat::ChatMessage;
 use crate::llm::{
-    ChatRequest, ChatResponse, DeltaSink, FallbackChain, LlmError, LlmErrorKind, Provider, SerializedText,
-    estimate_tokens,
+    ChatRequest, ChatResponse, DeltaSink, FallbackChain, LlmError, LlmErrorKind, Provider, estimate_tokens,
 };
 use crate::metrics::Metrics;
+use crate::origin::TurnOrigin;
 use crate::store::inbox::InboxRow;
 use crate::store::messages::{self, SessionHead};
 use crate::store::session_tools;
 use crate::tools::ToolEffect;
-use crate::turn::context::conversation_context::wanted_model;
-use crate::turn::context::images::LoadedImages;
+use crate::turn::context::conversation_context::{PromptParts, wanted_model};
 use crate::turn::context::relevant_memories::relevant_memories;
 use crate::turn::context::user_message::{least_trust, user_text};
 use crate::turn::error::{ErrorCode, TurnError};
 use crate::turn::event_emitter::EventEmitter;
 use crate::turn::flight_recorder::FlightRecorder;
-use crate::turn::middleware::LayeredTools;
 use crate::turn::progress::{StepBody, TurnProgress};
-use crate::turn::turn_loop::{Journal, Model, Turn, TurnLead, TurnScope};
+use crate::turn::turn_loop::{Journal, Model, ResponseSource, TurnScope};
 
 /// The time limit for preparing a request. No model answers it.
 const TIME: Duration = Duration::from_secs(60);
@@ -68,13 +66,17 @@ impl TurnRunner {
     /// # Errors
     /// No model can be chosen, or the store cannot be read.
     pub async fn preview(&self, row: InboxRow) -> Result<PromptPreview, TurnError> {
-        let Conversations { contexts, chains, tools, .. } = &self.conversations;
+        let ConversationDeps { contexts, chains, tools, .. } = &self.conversations;
         let session = SessionKey::from(row.session.as_str());
-        let (chosen, found_tools) = contexts.store.read_here(|connection| {
+        let (agent, found_tools) = contexts.store.read_here(|connection| {
             let SessionHead { epoch, agent, .. } = messages::session(connection, session.as_str())?;
             Ok((agent, session_tools::found(connection, session.as_str(), epoch)?))
         })?;
-        let mut agent = self.conversations.agent_of(chosen.as_deref(), &row, None)?;
+        let (turn, rows, steps, cancel) = (row.turn, vec![row.clone()], Vec::new(), CancellationToken::new());
+        let origin = TurnOrigin::parse(&row.origin);
+        let started = StartedTurn { turn, session, rows, last: row, origin, steps, agent, found_tools, cancel };
+        let StartedTurn { session, rows, last, origin, found_tools, .. } = &started;
+        let mut agent = self.conversations.agent_of(&started, None)?;
         // A preview asks no model.
         if let Some(last) =
             agent.profile.options().last().map(|option| option.agent.clone()).filter(|_| agent.is_undecided())
@@ -85,32 +87,36 @@ impl TurnRunner {
             let reason = format!("agent {} follows its steps, and asks no model itself", agent.profile.name);
             return Err(TurnError::new(ErrorCode::Workflow, "prompt").with([reason]));
         }
-        let own = agent.context();
-        let tools = tools.of_message(&row, &agent);
-        let trust = least_trust(std::slice::from_ref(&row));
+        let tools = tools.of_turn(origin, &agent);
+        let trust = least_trust(rows);
         let skills = contexts.system.skills(trust).await;
         let system = contexts.system.current(trust, skills.clone(), agent.prompt());
-        let found = found_tools.iter().chain(&system.tools).cloned().collect();
+        let found: BTreeSet<String> = found_tools.iter().chain(&system.tools).cloned().collect();
         let specs = tools.specs(&found);
-        let context = contexts.load(&session, &row, (&system, &specs, own), None)?;
-        let configured = own.model.unwrap_or(&contexts.settings.model);
-        let wanted = wanted_model(&row, context.head.model.as_deref(), configured);
+        let parts = PromptParts { system: &system, tools: &specs, agent: agent.context() };
+        let context = contexts.load(session, last, origin, parts, None)?;
+        let configured = parts.agent.model.unwrap_or(&contexts.settings.model);
+        let wanted = wanted_model(&origin.settings, context.head.model.as_deref(), configured);
         let orchestrator = agent.profile.orchestrator.of_model();
         let chain = chains.open(orchestrator, &wanted, "", |_, _| {}).await.map_err(|error| {
             let values = [wanted.clone(), error.to_public(self.phrases)];
             TurnError::new(ErrorCode::NoModel, "prompt").with(values).caused_by(error)
         })?;
-        let (last, rows) = (row.clone(), vec![row]);
-        let written = user_text(&rows, &self.timezone);
-        let mut text = agent.message_text(&written, &contexts.store, &context, &rows)?.unwrap_or(written);
-        text.push_str(&relevant_memories(&contexts.memory, &rows, &context).await);
+        let written = user_text(rows, &self.timezone);
+        let mut text = agent.message_text(&written, &contexts.store, &context, rows)?.unwrap_or(written);
+        text.push_str(&relevant_memories(&contexts.memory, rows, &context).await);
         let with_memory = context.memory.in_prompt(system.clone());
         let mut conversation = context.messages;
         conversation.push(ChatMessage::user(text).into());
-        let (turn, steps, cancel) = (last.turn, Vec::new(), CancellationToken::new());
-        let started = StartedTurn { turn, session, rows, last, steps, agent: chosen, found_tools, cancel };
         let model = CapturingModel { chain: &chain, request: Mutex::default() };
-        self.run_captured((&started, &agent), &model, &tools, (with_memory.text, conversation), found).await;
+        let input = LoopInput {
+            agent: &agent,
+            executor: &tools,
+            source: ResponseSource::Model(&model),
+            system: with_memory.text,
+            conversation,
+        };
+        self.run_captured(&started, input, found).await;
         let Some(request) = model.request.into_inner() else {
             return Err(TurnError::new(ErrorCode::Internal, "prompt"));
         };
@@ -128,15 +134,7 @@ impl TurnRunner {
     }
 
     /// Runs a turn whose model captures the request and does not answer.
-    async fn run_captured(
-        &self,
-        (started, agent): (&StartedTurn, &TurnAgent),
-        model: &CapturingModel<'_>,
-        executor: &crate::tools::ToolExecutor,
-        (system, conversation): (SerializedText, Vec<Arc<ChatMessage>>),
-        found_tools: std::collections::BTreeSet<String>,
-    ) {
-        let Conversations { contexts, middleware, images, temperature, approvals, .. } = &self.conversations;
+    async fn run_captured(&self, started: &StartedTurn, input: LoopInput<'_>, found_tools: BTreeSet<String>) {
         // No listener gets events, and nothing is counted.
         let (metrics, recorder) = (Metrics::default(), FlightRecorder::none());
         let (meter, flight) = (metrics.turns.meter(), recorder.take_slot(started.turn));
@@ -144,24 +142,10 @@ impl TurnRunner {
         let events =
             EventEmitter::new(Arc::new(EventHub::default()), session.clone(), turn, &last.channel, &last.chat_id);
         let scope = TurnScope { session, turn, deadline: Instant::now() + TIME, meter: &meter, phrases: self.phrases };
-        let tools = LayeredTools { executor, middleware, skills: contexts.system.skill_catalog(), scope };
-        let turn = Turn {
-            scope,
-            system,
-            conversation,
-            lead: TurnLead::Model(model),
-            tools: &tools,
-            tool_context: started.tool_context(agent.scope(), false, None),
-            image_loader: images,
-            images: LoadedImages::default(),
-            temperature: agent.profile.temperature.or(*temperature),
-            max_tokens: agent.profile.max_tokens.or(contexts.settings.max_tokens),
-            limits: self.conversations.limits.of_message(last),
-            journal: &NoJournal,
-            approvals,
-            events: &events,
-            flight: &flight,
-        };
+        let tools = self.conversations.layered_tools(input.executor, scope);
+        let tool_context = started.tool_context(input.agent.scope(), false, None);
+        let observers = TurnObservers { events: &events, flight: &flight };
+        let turn = self.conversations.turn(input, &tools, tool_context, &NoJournal, observers);
         let mut progress = TurnProgress::default();
         progress.found_tools.extend(found_tools);
         // The capturing model fails each call.
@@ -183,7 +167,7 @@ impl Model for CapturingModel<'_> {
     }
 
     async fn takes_images(&self) -> bool {
-        self.chain.sees().await
+        self.chain.takes_images().await
     }
 
     async fn chat(&self, request: ChatRequest, _: &dyn DeltaSink) -> Result<ChatResponse, TurnError> {

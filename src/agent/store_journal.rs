@@ -20,7 +20,7 @@ pub struct StoreJournal<'a> {
     turn: Uuid,
     session: SessionKey,
     /// Receives the session once the turn has made progress, if the loop runs the turn alone.
-    proven: Option<Sender<SessionKey>>,
+    progressed: Option<Sender<SessionKey>>,
     /// A composed context, which is written together with the next step: until then, a restart composes the same one again.
     context: Mutex<Option<String>>,
     /// The error of a step that the store permanently rejects.
@@ -29,9 +29,9 @@ pub struct StoreJournal<'a> {
 }
 
 impl<'a> StoreJournal<'a> {
-    pub fn new(bus: &'a MessageBus, turn: Uuid, session: SessionKey, proven: Option<Sender<SessionKey>>) -> Self {
+    pub fn new(bus: &'a MessageBus, turn: Uuid, session: SessionKey, progressed: Option<Sender<SessionKey>>) -> Self {
         let (context, failure, has_failed) = (Mutex::default(), Mutex::default(), CancellationToken::new());
-        Self { bus, turn, session, proven, context, failure, has_failed }
+        Self { bus, turn, session, progressed, context, failure, has_failed }
     }
 
     /// Waits until the store permanently rejects a step, and returns the error. The call that records that step never returns.
@@ -65,7 +65,7 @@ impl<'a> StoreJournal<'a> {
 
     async fn append(&self, durability: Durability, step: &StepBody, effects: Vec<WrittenEffect>) {
         let (kind, turn) = (step.kind(), self.turn);
-        let progressed = matches!(step, StepBody::Response { .. } | StepBody::ToolResult { .. });
+        let is_progress = matches!(step, StepBody::Response { .. } | StepBody::ToolResult { .. });
         let body = match serde_json::to_string(step) {
             Ok(body) => body,
             Err(error) => {
@@ -84,7 +84,7 @@ impl<'a> StoreJournal<'a> {
             move |connection: &Connection| {
                 let context = context.iter().map(|context| ("context", context.as_str()));
                 let seq = turn_steps::append_all(connection, turn, context.chain([(kind, body.as_str())]))?;
-                if progressed {
+                if is_progress {
                     inbox::reset_stalled(connection, turn)?;
                 }
                 let mut effects = effects.iter().cloned().enumerate();
@@ -93,9 +93,9 @@ impl<'a> StoreJournal<'a> {
         };
         self.write_until(durability, make, kind).await;
         *self.context.lock() = None;
-        if progressed && let Some(proven) = &self.proven {
+        if is_progress && let Some(progressed) = &self.progressed {
             // The loop may no longer listen, and does not need this signal then.
-            let _ = proven.try_send(self.session.clone());
+            let _ = progressed.try_send(self.session.clone());
         }
     }
 }

@@ -7,8 +7,9 @@ use std::sync::Arc;
 use daoyou_channels::Trust;
 
 use super::sub_agents::SPAWN;
+use super::turn_start::StartedTurn;
 use crate::chat::ChatMessage;
-use crate::memory::{MemoryEntry, MemoryKind, Owner, RUNTIME_CONTEXT, list, recent_tasks, sender_of, written};
+use crate::memory::{MemoryEntry, MemoryKind, MemoryOwner, RUNTIME_CONTEXT, list, recent_tasks, sender_of, written};
 use crate::origin::TurnOrigin;
 use crate::profiles::{
     AgentDirectory, AgentOrchestrator, AgentProfile, BranchValues, ChosenAgent, DEFAULT_AGENT, MEMORY_TOOLS,
@@ -23,10 +24,10 @@ use crate::turn::context::conversation_context::{AgentContext, AgentMemory, Conv
 use crate::turn::context::system_prompt::PromptAgent;
 use crate::turn::error::{ErrorCode, TurnError};
 
-/// The most rounds of earlier messages and the most preferences that a template receives.
+/// The maximum number of rounds of earlier messages and the maximum number of preferences that a template receives.
 const PAST_ROUNDS: usize = 3;
 const PREFERENCES: u32 = 50;
-/// The most characters of each earlier message.
+/// The maximum length, in characters, of each earlier message.
 const MAX_PAST: usize = 2_000;
 
 /// The agent of a turn.
@@ -42,16 +43,17 @@ pub struct TurnAgent {
 }
 
 impl TurnAgent {
-    /// Returns the agent that answers the message `last`: the agent that the message names, or else the session's `chosen` agent, or
-    /// else that of the chat. Regardless of the choice, an outside sender gets the agent of the chat, and a known sender that of a
+    /// Returns the agent that answers: the agent that the message names, or else the agent chosen for the session, or else that of
+    /// the chat. Regardless of the choice, an outside sender gets the agent of the chat, and a known sender that of a
     /// route.
     ///
     /// # Errors
     /// The agent no longer exists.
-    pub fn of_message(agents: &AgentDirectory, last: &InboxRow, chosen: Option<&str>) -> Result<Self, TurnError> {
-        let settings = TurnOrigin::parse(&last.origin).settings;
+    pub fn of_turn(agents: &AgentDirectory, started: &StartedTurn) -> Result<Self, TurnError> {
+        let StartedTurn { last, origin, agent: chosen, .. } = started;
+        let settings = &origin.settings;
         let routed = agents.routed(&last.channel, &last.chat_id, &sender_of(last));
-        let chosen = chosen.filter(|_| match Trust::parse(&last.trust) {
+        let chosen = chosen.as_deref().filter(|_| match Trust::parse(&last.trust) {
             Trust::Owner => true,
             Trust::Known => routed.is_none(),
             Trust::Untrusted => false,
@@ -78,13 +80,12 @@ impl TurnAgent {
         Self::new(agents, profile, &settings.within)
     }
 
-    /// Returns the agent with which a turn began.
+    /// Returns the agent `name` with which a turn of this `origin` began.
     ///
     /// # Errors
     /// The agent no longer exists.
-    pub fn resumed(agents: &AgentDirectory, last: &InboxRow, name: Option<&str>) -> Result<Self, TurnError> {
-        let within = TurnOrigin::parse(&last.origin).settings.within;
-        Self::new(agents, find(agents, name.unwrap_or(DEFAULT_AGENT))?, &within)
+    pub fn resumed(agents: &AgentDirectory, origin: &TurnOrigin, name: Option<&str>) -> Result<Self, TurnError> {
+        Self::new(agents, find(agents, name.unwrap_or(DEFAULT_AGENT))?, &origin.settings.within)
     }
 
     /// Returns true if a model has to choose the agent that answers.
@@ -198,7 +199,7 @@ impl TurnAgent {
         let at = text.rfind(RUNTIME_CONTEXT).unwrap_or(text.len());
         let (written, added) = text.split_at(at);
         let needs = |name: &str| prompt.needed().iter().any(|needed| needed == name);
-        let owner = context.owners.first().filter(|owner| **owner != Owner::everyone());
+        let owner = context.owners.first().filter(|owner| **owner != MemoryOwner::everyone());
         let files = attachments::paths(rows).to_vec();
         let mut values = PromptValues { user_input: written.to_owned(), files, ..PromptValues::default() };
         if needs("conversation_history") {
@@ -261,9 +262,8 @@ pub struct TurnTools {
 }
 
 impl TurnTools {
-    /// Returns the tools of the turn of this message for its agent.
-    pub fn of_message(&self, row: &InboxRow, agent: &TurnAgent) -> Arc<ToolExecutor> {
-        let origin = TurnOrigin::parse(&row.origin);
+    /// Returns the tools of a turn of this `origin` for its agent.
+    pub fn of_turn(&self, origin: &TurnOrigin, agent: &TurnAgent) -> Arc<ToolExecutor> {
         let is_deep = origin.depth() >= self.spawn_depth;
         // The tools of all agent folders are created at the start.
         let elsewhere = agent.profile.workspace.as_ref().and_then(|path| self.elsewhere.get(path));
@@ -274,7 +274,7 @@ impl TurnTools {
         let is_withheld = |name: &str| {
             is_deep && name == SPAWN
                 || agent.memory() == AgentMemory::None && MEMORY_TOOLS.contains(&name)
-                || agent.all().any(|agent| agent.withholds(name))
+                || agent.all().any(|agent| agent.denies_tool(name))
         };
         // A selection composes its specifications anew, so an agent without limits shares those of all turns.
         let has_withheld = tools.registry().all().any(|(tool, _)| is_withheld(&tool.spec().name));

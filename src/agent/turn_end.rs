@@ -10,8 +10,8 @@ use super::sub_agents::{self, AwaitingTurn};
 use crate::bus::{EndedTurn, FollowUps, InboundSignal, MessageBus, NoticeKind, OutboundDraft, OutboxSlot};
 use crate::chat::ChatMessage;
 use crate::guard::Taint;
-use crate::memory::learned::{FinishedTurn, as_preferences, task_of};
-use crate::memory::{MemoryService, MemorySource, Owner, is_by_person, remember};
+use crate::memory::rule_extraction::{FinishedTurn, as_preferences, task_of};
+use crate::memory::{MemoryOwner, MemoryService, MemorySource, remember};
 use crate::metrics::{TurnOutcome, TurnPhase};
 use crate::origin::{SessionNote, TurnCause, TurnOrigin};
 use crate::phrases::Phrases;
@@ -34,18 +34,21 @@ use crate::{crash, cron, memory};
 #[derive(Debug)]
 pub enum SessionAppend {
     Nothing,
-    /// The user's message, the journal's steps with open calls closed by `reason`, and the reply. The commit itself reads the
-    /// journal, so that no step is missed.
-    Turn {
-        user: ChatMessage,
-        /// The composed context, which the journal contains only from the first stored step on.
-        context: Option<Box<ContextStep>>,
-        /// The step of the model's answer, which the commit adds to the journal unless an earlier process has done so.
-        answer: Option<Box<StepBody>>,
-        reason: &'static str,
-    },
+    Turn(TurnMessages),
     /// A note for the session, without a reply.
     Note(SessionNote),
+}
+
+/// The user's message, the journal's steps with open calls closed by `reason`, and the reply. The commit itself reads the journal, so
+/// that no step is missed.
+#[derive(Debug)]
+pub struct TurnMessages {
+    pub user: ChatMessage,
+    /// The composed context, which the journal contains only from the first stored step on.
+    pub context: Option<Box<ContextStep>>,
+    /// The step of the model's answer, which the commit adds to the journal unless an earlier process has done so.
+    pub answer: Option<Box<StepBody>>,
+    pub reason: &'static str,
 }
 
 /// The data that the end commit of a turn writes.
@@ -202,9 +205,8 @@ impl TurnEnd {
         let mut appended = AppendedTurn::default();
         match &self.append {
             SessionAppend::Nothing => {}
-            SessionAppend::Turn { user, context, answer, reason } => {
-                let steps = (context.as_deref(), answer.as_deref());
-                appended = self.append_messages(connection, &last.session, user, steps, reason)?;
+            SessionAppend::Turn(messages) => {
+                appended = self.append_messages(connection, &last.session, messages)?;
                 ended.written.is_learned = appended.is_learned;
             }
             SessionAppend::Note(note) => {
@@ -297,16 +299,15 @@ impl TurnEnd {
         &self,
         connection: &Connection,
         session: &str,
-        user: &ChatMessage,
-        (context, answer): (Option<&ContextStep>, Option<&StepBody>),
-        reason: &str,
+        TurnMessages { user, context, answer, reason }: &TurnMessages,
     ) -> Result<AppendedTurn, StoreError> {
+        let context = context.as_deref();
         let steps = turn_steps::of_turn(connection, self.turn)?;
         // With an unreadable journal, only the message and the error are added.
         let mut progress = TurnProgress::read(&steps).unwrap_or_default();
-        if let Some(answer) = answer.filter(|_| progress.answer.is_none()) {
+        if let Some(answer) = answer.as_deref().filter(|_| progress.answer.is_none()) {
             let last = steps.last().map(|step| (step.seq, step.hash.clone()));
-            self.append_answer(connection, (&mut progress, last), context, answer)?;
+            self.append_answer(connection, &mut progress, last, context, answer)?;
         }
         let spending = progress.spending.clone();
         let context = context.or(progress.context.as_ref());
@@ -345,7 +346,8 @@ impl TurnEnd {
     fn append_answer(
         &self,
         connection: &Connection,
-        (progress, last): (&mut TurnProgress, Option<(i64, String)>),
+        progress: &mut TurnProgress,
+        last: Option<(i64, String)>,
         context: Option<&ContextStep>,
         answer: &StepBody,
     ) -> Result<(), StoreError> {
@@ -472,7 +474,7 @@ impl AppliedFollowUps {
 #[derive(Debug)]
 pub struct TurnLearning {
     service: Arc<MemoryService>,
-    owner: Owner,
+    owner: MemoryOwner,
     asked: String,
     /// A person wrote the message directly.
     is_written: bool,
@@ -485,7 +487,12 @@ impl TurnLearning {
         let last = rows.last().filter(|_| settings.config.enabled)?;
         let owner = memory.owner(settings.identities.owner_of_row(last)?)?;
         let asked = rows.iter().map(|row| row.content.as_str()).collect::<Vec<_>>().join("\n\n");
-        Some(Self { service: service.clone(), owner, asked, is_written: is_by_person(last) })
+        Some(Self {
+            service: service.clone(),
+            owner,
+            asked,
+            is_written: TurnOrigin::parse(&last.origin).is_from_person(),
+        })
     }
 
     /// Writes the memories of the turn that adds `messages` to its session; returns true if there were any.

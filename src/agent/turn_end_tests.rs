@@ -78,7 +78,8 @@ async fn the_end_adds_the_missing_steps_to_the_journal() {
                 turn_steps::append(connection, turn, step.kind(), &serde_json::to_string(step)?)?;
             }
             let (context, answer) = (Some(Box::new(context.clone())), Some(Box::new(answer.clone())));
-            let append = SessionAppend::Turn { user: ChatMessage::user("hello"), context, answer, reason: "" };
+            let messages = TurnMessages { user: ChatMessage::user("hello"), context, answer, reason: "" };
+            let append = SessionAppend::Turn(messages);
             let rows = inbox::of_turn(connection, turn)?;
             let end = TurnEnd { append, ..TurnEnd::bare(turn, rows, Phrases::of(Language::En)) };
             end.commit(connection, &bus, &rules())?;

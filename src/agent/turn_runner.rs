@@ -1,26 +1,25 @@
 //! One turn of a session: from the commit that starts it to the commit that ends it.
 
-use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_channel::Sender;
+use daoyou_channels::text::catch_panic;
 use daoyou_channels::{SessionKey, Trust, TurnEvent};
-use futures_util::FutureExt;
 use jiff::tz::TimeZone;
 use tokio::time::Instant;
 
-use super::conversation_turn::{ConversationTurn, Conversations, RunState};
+use super::conversation_turn::{ConversationDeps, ConversationTurn, RunState, TurnObservers};
 use super::store_journal::StoreJournal;
 use super::turn_agent::TurnAgent;
-use super::turn_end::{EndResult, SessionAppend, TurnEnd, TurnLearning};
+use super::turn_end::{EndResult, SessionAppend, TurnEnd, TurnLearning, TurnMessages};
 use super::turn_start::{RunningTurns, StartedTurn, TurnStarter, command_of};
 use crate::bus::MessageBus;
 use crate::chat::ChatMessage;
 use crate::consolidation::Summarizer;
 use crate::cron;
 use crate::llm::{Models, costs_in_words};
-use crate::memory::{MemoryService, Owner};
+use crate::memory::{MemoryOwner, MemoryService};
 use crate::metrics::{TurnMeter, TurnPhase};
 use crate::origin::{SessionNote, TurnOrigin};
 use crate::phrases::Phrases;
@@ -34,9 +33,8 @@ use crate::turn::context::conversation_context::AgentMemory;
 use crate::turn::context::{attachments, user_message};
 use crate::turn::error::{ErrorCode, TurnError};
 use crate::turn::event_emitter::EventEmitter;
-use crate::turn::flight_recorder::FlightSlot;
 use crate::turn::progress::TurnProgress;
-use crate::turn::turn_loop::{ConversationOutcome, TurnScope};
+use crate::turn::turn_loop::{TurnRunOutcome, TurnScope};
 
 /// The channels on which nobody else reads what the owner is told.
 const PRIVATE_CHANNELS: [&str; 3] = ["cli", "page", "api"];
@@ -46,7 +44,7 @@ const PRIVATE_CHANNELS: [&str; 3] = ["cli", "page", "api"];
 pub struct TurnRunner {
     pub bus: Arc<MessageBus>,
     pub starter: TurnStarter,
-    pub conversations: Conversations,
+    pub conversations: ConversationDeps,
     pub commands: Arc<CommandHandler>,
     pub memory: Arc<MemoryService>,
     /// The settings for the ends of jobs.
@@ -59,7 +57,7 @@ pub struct TurnRunner {
 
 /// The outcome of a started message.
 enum MessageOutcome {
-    Turn(ConversationOutcome),
+    Turn(TurnRunOutcome),
     Command(CommandReply),
     /// A note for the session, without a turn.
     Note(SessionNote),
@@ -71,9 +69,9 @@ enum MessageOutcome {
 struct TurnPanic;
 
 impl TurnRunner {
-    /// Runs the session's next message, if there is one; returns true if there are more. `proven` receives the session when a turn
+    /// Runs the session's next message, if there is one; returns true if there are more. `progressed` receives the session when a turn
     /// that runs alone has made progress.
-    pub async fn run_next(&self, session: &SessionKey, isolation: Isolation, proven: Sender<SessionKey>) -> bool {
+    pub async fn run_next(&self, session: &SessionKey, isolation: Isolation, progressed: Sender<SessionKey>) -> bool {
         let started = match self.starter.start(session, isolation).await {
             Ok(Some(started)) => started,
             Ok(None) => return false,
@@ -93,13 +91,14 @@ impl TurnRunner {
         let events = EventEmitter::new(self.bus.events().clone(), session.clone(), turn, &last.channel, &last.chat_id);
         let (flight, meter, mut state) = (self.running.flight.take_slot(turn), turns.meter(), RunState::default());
         let is_isolated = isolation == Isolation::Alone;
-        let proven = is_isolated.then_some(proven);
-        let run = self.run(&started, proven, (&events, &flight, &meter), &mut state);
+        let progressed = is_isolated.then_some(progressed);
+        let observers = TurnObservers { events: &events, flight: &flight };
+        let run = self.run(&started, progressed, observers, &meter, &mut state);
         // The one place where a panic of a turn becomes an error.
-        let outcome = AssertUnwindSafe(run).catch_unwind().await;
+        let outcome = catch_panic(run).await;
         let outcome = outcome.unwrap_or_else(|_| Err(TurnError::internal("turn", TurnPanic)));
         meter.end();
-        if let Ok(MessageOutcome::Turn(ConversationOutcome::Parked { must_recheck })) = outcome {
+        if let Ok(MessageOutcome::Turn(TurnRunOutcome::Parked { must_recheck })) = outcome {
             self.running.lock().remove(&turn);
             return must_recheck;
         }
@@ -123,19 +122,20 @@ impl TurnRunner {
     async fn run(
         &self,
         started: &StartedTurn,
-        proven: Option<Sender<SessionKey>>,
-        (events, flight, meter): (&EventEmitter, &FlightSlot<'_>, &TurnMeter<'_>),
+        progressed: Option<Sender<SessionKey>>,
+        observers: TurnObservers<'_>,
+        meter: &TurnMeter<'_>,
         state: &mut RunState,
     ) -> Result<MessageOutcome, TurnError> {
-        let StartedTurn { turn, session, last, .. } = started;
-        if let Some(note) = TurnOrigin::parse(&last.origin).note().cloned() {
-            return Ok(MessageOutcome::Note(note));
+        let StartedTurn { turn, session, last, origin, .. } = started;
+        if let Some(note) = origin.note() {
+            return Ok(MessageOutcome::Note(note.clone()));
         }
         let damaged = TurnProgress::read(&started.steps).map(|progress| state.progress = progress).err();
         let mut prompt = None;
         if let Some(command) = unanswered_command(last, &state.progress).filter(|_| damaged.is_none()) {
             let answered = started.cancel.run_until_cancelled(self.commands.answer(&command, last)).await;
-            // A command that did not run is no part of the conversation.
+            // A command that did not run is not part of the conversation.
             let Some(answered) = answered else {
                 let reply = TurnError::new(ErrorCode::Stopped, "command").user_text(self.phrases);
                 return Ok(MessageOutcome::Command(CommandReply::failed(reply, ErrorCode::Stopped.as_str())));
@@ -146,9 +146,9 @@ impl TurnRunner {
             }
         }
         state.has_begun = true;
-        events.emit(|| TurnEvent::Started);
-        let journal = StoreJournal::new(&self.bus, *turn, session.clone(), proven);
-        let left = self.conversations.limits.of_message(last).time.saturating_sub(state.progress.active);
+        observers.events.emit(|| TurnEvent::Started);
+        let journal = StoreJournal::new(&self.bus, *turn, session.clone(), progressed);
+        let left = self.conversations.limits.within(origin.settings.bounds).time.saturating_sub(state.progress.active);
         let scope = TurnScope { session, turn: *turn, deadline: Instant::now() + left, meter, phrases: self.phrases };
         let text = state.progress.context.as_ref().map(|context| context.user.clone());
         let text = text.unwrap_or_else(|| match &prompt {
@@ -164,8 +164,7 @@ impl TurnRunner {
             taint: prompt.map(|prompt| prompt.taint).unwrap_or_default(),
             scope,
             journal: &journal,
-            events,
-            flight,
+            observers,
             state,
             damaged,
         };
@@ -203,9 +202,9 @@ impl TurnRunner {
             Ok(MessageOutcome::Command(CommandReply { reply, change, error })) => {
                 return TurnEnd { reply, change, error, ..end };
             }
-            Ok(MessageOutcome::Turn(ConversationOutcome::Answered(reply))) => (reply, None),
+            Ok(MessageOutcome::Turn(TurnRunOutcome::Answered(reply))) => (reply, None),
             // A parked turn has no end.
-            Ok(MessageOutcome::Turn(ConversationOutcome::Parked { .. })) => (String::new(), None),
+            Ok(MessageOutcome::Turn(TurnRunOutcome::Parked { .. })) => (String::new(), None),
             Err(error) => {
                 error.log(*turn, session);
                 let error = if self.is_for_owner_alone(started) { error.for_owner() } else { error };
@@ -229,7 +228,7 @@ impl TurnRunner {
             },
         };
         let answer = state.progress.take_answer_step().map(Box::new);
-        TurnEnd { append: SessionAppend::Turn { user, context, answer, reason }, ..end }
+        TurnEnd { append: SessionAppend::Turn(TurnMessages { user, context, answer, reason }), ..end }
     }
 
     /// Returns true if the owner wrote every message of the turn at the terminal, on the page or by the API, where nobody else reads.
@@ -240,11 +239,11 @@ impl TurnRunner {
                 && !TurnOrigin::parse(&row.origin).runs_for_job_or_agent()
         };
         let is_private = |Ownership { owner, is_shared }: Ownership| {
-            !is_shared && owner.is_none_or(|owner| owner == Owner::gateway().as_str())
+            !is_shared && owner.is_none_or(|owner| owner == MemoryOwner::gateway().as_str())
         };
         let read = |connection: &Connection| ownership::of_session(connection, session.as_str());
         let identities = &self.memory.settings.identities;
-        let is_read = identities.is_read_by_token(session.as_str(), Some(&Owner::gateway()));
+        let is_read = identities.is_read_by_token(session.as_str(), Some(&MemoryOwner::gateway()));
         !is_read && rows.iter().all(is_own) && self.bus.store().read_here(read).is_ok_and(is_private)
     }
 
@@ -269,7 +268,7 @@ impl TurnRunner {
 
     /// Returns the summarizer with the settings of this runner.
     pub fn summarizer(&self) -> Summarizer {
-        let Conversations { contexts, chains, middleware, temperature, .. } = &self.conversations;
+        let ConversationDeps { contexts, chains, middleware, temperature, .. } = &self.conversations;
         Summarizer {
             memory: self.memory.clone(),
             chains: chains.clone(),

@@ -29,7 +29,7 @@ use crate::turn::context::attachments;
 use crate::turn::context::user_message::least_trust;
 use crate::turn::flight_recorder::FlightRecorder;
 
-/// The most messages that `collect` joins into one turn.
+/// The maximum number of messages that `collect` joins into one turn.
 const COLLECT_LIMIT: u32 = 50;
 
 /// The running and waiting turns. They survive a reload.
@@ -66,6 +66,8 @@ pub struct StartedTurn {
     pub rows: Vec<InboxRow>,
     /// The last of these messages. Its chat gets the reply.
     pub last: InboxRow,
+    /// The origin of that message.
+    pub origin: TurnOrigin,
     pub steps: Vec<TurnStepRow>,
     /// The agent that `/agent` has chosen for the session.
     pub agent: Option<String>,
@@ -167,7 +169,8 @@ impl TurnStarter {
                     cancel.cancel();
                 }
                 running.lock().insert(turn, cancel.clone());
-                Ok(Some(StartedTurn { turn, session: session.clone(), rows, last, steps, agent, found_tools, cancel }))
+                let (session, origin) = (session.clone(), TurnOrigin::parse(&last.origin));
+                Ok(Some(StartedTurn { turn, session, rows, last, origin, steps, agent, found_tools, cancel }))
             })
             .await?;
         if let Some(started) = &started {

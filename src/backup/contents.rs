@@ -15,7 +15,8 @@ use rustix::io::Errno;
 use super::manifest::{self, FIRST_ENTRY};
 use crate::guard::open_beneath_on_any_mount;
 
-/// The most entries of a backup from each folder at the top of the home, such as the workspace. Further ones are left out.
+/// The maximum number of entries of a backup from each folder at the top of the home, such as the workspace. Further
+/// ones are left out.
 const MAX_ENTRIES: usize = 1_000_000;
 
 /// The longest path in the home, in bytes. A restore adds the path of the home, and the kernel takes paths up to 4,096 bytes.

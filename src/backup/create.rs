@@ -12,6 +12,7 @@ use tar::{Builder, EntryType, Header};
 
 use super::contents::{self, HomeEntry};
 use super::manifest::{ArchivedFile, DATABASE, FIRST_ENTRY, FORMAT, HashingReader, MANIFEST, Manifest, ROOT};
+use super::temporary_path::TemporaryPath;
 use crate::home::Home;
 use crate::store::StoreError;
 use crate::store::backup::{self, DatabaseFacts};
@@ -32,19 +33,6 @@ const READS: usize = 3;
 /// Why a file is left out that became shorter each time.
 const SHRINKS: &str = "it became shorter each time that it was read; run the backup again";
 
-/// A file that is removed on drop, unless it was renamed.
-struct TemporaryFile(PathBuf);
-
-impl Drop for TemporaryFile {
-    fn drop(&mut self) {
-        if let Err(error) = fs::remove_file(&self.0)
-            && error.kind() != ErrorKind::NotFound
-        {
-            tracing::warn!(path = %self.0.display(), %error, "a temporary file could not be removed");
-        }
-    }
-}
-
 /// Writes a complete backup of `home` to `file`, or no file at all. A gateway may be running meanwhile and need not wait.
 ///
 /// # Errors
@@ -53,30 +41,30 @@ pub fn create(home: &Home, file: &Path, overwrite: bool) -> anyhow::Result<Backu
     let file = check_target(home, file, overwrite)?;
     let beside = |end: &str| {
         let name = file.file_name().unwrap_or_default().to_string_lossy();
-        TemporaryFile(file.with_file_name(format!(".{name}.{}.{end}", std::process::id())))
+        TemporaryPath::file(file.with_file_name(format!(".{name}.{}.{end}", std::process::id())))
     };
     remove_drafts(&file);
     let (draft, copy) = (beside("tmp"), beside("db"));
     let cannot = || format!("{} cannot be written", file.display());
-    let archive = create_locked(&draft.0).with_context(cannot)?;
+    let archive = create_locked(&draft.path).with_context(cannot)?;
     // The temporary files beside the archive need its disk as well.
     let named =
         |error: anyhow::Error| if is_target_full(&error) { anyhow!("{}: its disk is full", cannot()) } else { error };
-    let database = copy_database(home, &copy.0).map_err(named)?;
+    let database = copy_database(home, &copy.path).map_err(named)?;
     let cannot_read = || format!("{} cannot be read", home.dir().display());
     let opened = OwnedFd::from(File::open(home.dir()).with_context(cannot_read)?);
     let mut contents = contents::list(&opened).with_context(cannot_read)?;
     // If the backup is written into the home, these files are in the list.
-    let own = [copy.0.file_name(), draft.0.file_name()];
+    let own = [copy.path.file_name(), draft.path.file_name()];
     contents.items.retain(|(path, _)| !own.contains(&path.file_name()));
-    let copied = database.is_some().then_some(copy.0.as_path());
+    let copied = database.is_some().then_some(copy.path.as_path());
     let mut writer = ArchiveWriter::new(archive);
     let files = writer.fill(&opened, contents.items, copied).map_err(named)?;
     let left_out = [contents.left_out, std::mem::take(&mut writer.left_out)].concat();
     let archive = writer.finish(database.clone()).with_context(cannot)?;
     archive.sync_all().with_context(cannot)?;
     let size = archive.metadata().with_context(cannot)?.len();
-    fs::rename(&draft.0, &file).with_context(cannot)?;
+    fs::rename(&draft.path, &file).with_context(cannot)?;
     drop(copy);
     if let Some(folder) = file.parent() {
         File::open(folder).and_then(|folder| folder.sync_all()).with_context(cannot)?;

@@ -5,6 +5,7 @@ mod contents;
 mod create;
 mod manifest;
 mod restore;
+mod temporary_path;
 
 pub use create::{BackupSummary, create};
 pub use restore::{RestoreSummary, interrupted_restores, restore};

@@ -12,6 +12,7 @@ use anyhow::{Context, anyhow, bail};
 use tar::{Archive, EntryType};
 
 use super::manifest::{self, ArchivedFile, DATABASE, FIRST_ENTRY, FORMAT, HashingReader, MANIFEST, Manifest};
+use super::temporary_path::TemporaryPath;
 use crate::home::{Home, HomeLock};
 use crate::store::backup;
 
@@ -39,19 +40,6 @@ pub struct RestoreSummary {
     pub missing: Option<String>,
 }
 
-/// A folder that is removed with its contents on drop.
-struct StagingFolder(PathBuf);
-
-impl Drop for StagingFolder {
-    fn drop(&mut self) {
-        if let Err(error) = fs::remove_dir_all(&self.0)
-            && error.kind() != io::ErrorKind::NotFound
-        {
-            tracing::warn!(path = %self.0.display(), %error, "a temporary folder could not be removed");
-        }
-    }
-}
-
 /// Replaces the contents of `home` by the backup in `file`.
 ///
 /// # Errors
@@ -61,14 +49,12 @@ pub fn restore(home: &Home, _lock: &HomeLock, file: &Path) -> anyhow::Result<Res
     // The restore starts over.
     let removed = staging_folders(home).and_then(|folders| folders.iter().try_for_each(fs::remove_dir_all));
     removed.with_context(|| format!("{} cannot be cleared", home.dir().display()))?;
-    let staging = StagingFolder(home.dir().join(format!("{STAGING}{}", std::process::id())));
-    DirBuilder::new()
-        .mode(0o700)
-        .create(&staging.0)
-        .with_context(|| format!("{} cannot be made", staging.0.display()))?;
+    let folder = TemporaryPath::folder(home.dir().join(format!("{STAGING}{}", std::process::id())));
+    let staging = folder.path.as_path();
+    DirBuilder::new().mode(0o700).create(staging).with_context(|| format!("{} cannot be made", staging.display()))?;
     let no_backup = || format!("{} cannot be restored, and nothing was changed", file.display());
-    let manifest = unpack(file, &staging.0).with_context(no_backup)?;
-    let copy = staging.0.join(DATABASE);
+    let manifest = unpack(file, staging).with_context(no_backup)?;
+    let copy = staging.join(DATABASE);
     let (has_database, mut missing) = (copy.exists(), None);
     if has_database {
         let facts = backup::verify(&copy).with_context(no_backup)?;
@@ -77,7 +63,7 @@ pub fn restore(home: &Home, _lock: &HomeLock, file: &Path) -> anyhow::Result<Res
         }
         missing = backup::prepare(&copy, &home.database())?.map(|loss| loss.description);
     }
-    let kept = exchange_contents(home, &staging.0).with_context(|| {
+    let kept = exchange_contents(home, staging).with_context(|| {
         format!("the restore was interrupted; run it again: the former contents are in {}", home.dir().display())
     })?;
     if has_database {

@@ -27,7 +27,7 @@ use crate::store::{
 /// The longest external id, in bytes. A longer one would let a sender fill the index.
 const EXTERNAL_ID_LIMIT: usize = 1_024;
 
-/// The most follow-ups of a message that its sender sees.
+/// The maximum number of follow-ups of a message that its sender sees.
 const MAX_FOLLOW_UPS: u32 = 100;
 
 /// The channel of terminals. Each terminal belongs to one person and follows a conversation by its session key.

@@ -10,14 +10,14 @@ use parking_lot::Mutex;
 /// The retry delay that a refused sender is given.
 const RETRY_AFTER: Duration = Duration::from_secs(5);
 
-/// The most messages that may wait, with the HTTP status of a refusal. Only messages from outside count.
+/// The maximum number of messages that may wait, with the HTTP status of a refusal. Only messages from outside count.
 #[derive(Clone, Copy, Debug)]
 pub struct Capacities {
-    /// The most unfinished messages of one session (429).
+    /// The maximum number of unfinished messages of one session (429).
     pub session: usize,
-    /// The most unfinished messages of all sessions (503).
+    /// The maximum number of unfinished messages of all sessions (503).
     pub inbound: usize,
-    /// The most undelivered messages of one channel (503 for new messages of that channel).
+    /// The maximum number of undelivered messages of one channel (503 for new messages of that channel).
     pub outbound: usize,
 }
 
@@ -36,6 +36,10 @@ struct CapacityCounts {
 
 impl CapacityTracker {
     /// Reserves capacity for one message of `session` within `bounds`, before the message is written.
+    ///
+    /// # Errors
+    /// The first full capacity: [`Refusal::OutboxFull`], [`Refusal::InboxFull`] or [`Refusal::SessionFull`]. Nothing is
+    /// reserved then.
     pub fn reserve(&self, bounds: Capacities, channel: &str, session: &SessionKey) -> Result<(), Refusal> {
         let mut counts = self.0.lock();
         Self::check_outbound(&counts, bounds, channel)?;
@@ -71,6 +75,9 @@ impl CapacityTracker {
     }
 
     /// Checks that the undelivered messages of the channel are below its capacity.
+    ///
+    /// # Errors
+    /// [`Refusal::OutboxFull`] if the channel has reached its capacity of undelivered messages.
     pub fn check_channel(&self, bounds: Capacities, channel: &str) -> Result<(), Refusal> {
         Self::check_outbound(&self.0.lock(), bounds, channel)
     }
@@ -115,6 +122,9 @@ impl CapacityTracker {
 
 /// Checks that `reserve` bytes are free on the file system of `database`: accepted messages need them for their replies. The error
 /// says how many are left. A file system that reports no size passes: the write itself will fail.
+///
+/// # Errors
+/// Fewer than `reserve` bytes are free; the text states how many.
 pub fn check_reserve(database: &Path, reserve: u64) -> Result<(), String> {
     let Ok(stat) = rustix::fs::statvfs(database.parent().unwrap_or(database)) else { return Ok(()) };
     let free = stat.f_bavail.saturating_mul(stat.f_frsize);

@@ -150,6 +150,9 @@ impl OutboundDraft {
     }
 
     /// Inserts the row into the outbox within the caller's commit.
+    ///
+    /// # Errors
+    /// The body cannot be serialized, or the row cannot be written.
     pub fn insert(&self, connection: &Connection) -> Result<InsertedOutbound, StoreError> {
         outbox::insert(
             connection,
@@ -167,12 +170,15 @@ impl OutboundDraft {
 /// Returns the metadata of a message from its column. Unreadable metadata becomes empty: a reply without it still arrives.
 pub fn metadata_of(column: &str) -> Map<String, Value> {
     serde_json::from_str(column).unwrap_or_else(|error| {
-        tracing::warn!(%error, "the metadata of a message cannot be read; its answer goes without it");
+        tracing::warn!(%error, "the metadata of a message cannot be read; it is treated as empty");
         Map::new()
     })
 }
 
 /// Returns the message of a row.
+///
+/// # Errors
+/// The body of the row is not that of an outbound message.
 pub fn message_of(row: OutboxRow) -> Result<OutboundMessage, StoreError> {
     let body: OutboundBody = serde_json::from_str(&row.body)?;
     Ok(OutboundMessage {
@@ -254,6 +260,9 @@ impl InboundDraft {
 
     /// Inserts the row into the inbox as `queued`, within the caller's commit, unless the store has its `(channel, external_id)`
     /// already; returns true if it was inserted. No capacity limits these messages, because accepted work must not be refused halfway.
+    ///
+    /// # Errors
+    /// The message cannot be serialized, or the row cannot be written.
     pub fn insert(&self, connection: &Connection) -> Result<bool, StoreError> {
         inbox::insert(connection, &self.row(MessageStatus::Queued)?)
     }
@@ -297,6 +306,9 @@ impl InboundDraft {
 
     /// Inserts the row into the inbox as done, and `reply`, if there is one, into the outbox, within the caller's commit. No turn
     /// answers the message. The caller wakes the channel ([`super::MessageBus::outbound_written`]).
+    ///
+    /// # Errors
+    /// The message or the reply cannot be serialized or written.
     pub fn insert_answered(
         &self,
         connection: &Connection,
@@ -339,6 +351,9 @@ pub struct FollowUps {
 
 /// Marks the turn of an accepted message for cancellation, with its sub-agents and its question; returns the marked turns and their
 /// sessions. There are none if the message has already ended.
+///
+/// # Errors
+/// The store cannot be read or written.
 pub fn mark_cancelled(connection: &Connection, id: Uuid) -> Result<Vec<(Uuid, String)>, StoreError> {
     let Some(message) = inbox::find(connection, id)? else { return Ok(Vec::new()) };
     let Some((session, has_started)) = inbox::cancel_turn(connection, message.turn)? else { return Ok(Vec::new()) };

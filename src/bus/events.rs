@@ -1,19 +1,16 @@
 //! The live events of running turns. Subscribers receive them as they happen; nothing is stored.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use async_channel::{Receiver, Sender, TrySendError};
 use daoyou_channels::{EventSource, SessionEvent};
 use parking_lot::Mutex;
 
-/// The most events that a subscriber may be behind; a slower subscriber loses events.
+/// The maximum number of events that a subscriber may be behind; a slower subscriber loses events.
 const BACKLOG: usize = 4_096;
 
 /// A receiver of the events of all channels, in order. It must not block.
-pub trait EventSink: Send + Sync {
-    fn receive(&self, event: &SessionEvent);
-}
+type EventSink = Box<dyn Fn(&SessionEvent) + Send + Sync>;
 
 /// Sends events to the subscribers of their channel, and to the sink.
 #[derive(Default)]
@@ -27,7 +24,7 @@ pub struct EventHub {
 #[derive(Default)]
 struct Listeners {
     of_channels: Vec<Listener>,
-    sink: Option<Arc<dyn EventSink>>,
+    sink: Option<EventSink>,
     /// The number of sinks so far.
     sinks: u64,
 }
@@ -50,13 +47,13 @@ impl EventHub {
                 || !matches!(listener.events.try_send(event.clone()), Err(TrySendError::Closed(_)))
         });
         if let Some(sink) = &listeners.sink {
-            sink.receive(event);
+            sink(event);
         }
         self.count(&listeners);
     }
 
     /// Sets the sink of all events, or removes it.
-    pub fn set_sink(&self, sink: Option<Arc<dyn EventSink>>) {
+    pub fn set_sink(&self, sink: Option<EventSink>) {
         let mut listeners = self.listeners.lock();
         listeners.sinks += u64::from(sink.is_some());
         let number = if sink.is_some() { listeners.sinks } else { 0 };
@@ -73,7 +70,7 @@ impl EventHub {
     /// Sends an event to the sink alone: the subscribers received it before the sink connected.
     pub fn catch_up(&self, event: &SessionEvent) {
         if let Some(sink) = &self.listeners.lock().sink {
-            sink.receive(event);
+            sink(event);
         }
     }
 

@@ -46,7 +46,7 @@ impl ChannelHealth {
 
 /// The reason why a model service does not answer. It is stored as long as messages wait for a service.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ServiceFault {
+pub struct ProviderFault {
     /// The stable error code, e.g. `llm_auth`.
     pub code: String,
     /// The description for the owner.
@@ -76,7 +76,7 @@ pub struct ServiceFault {
 /// A service that has answered, and fails again within this time of its last failure, is still in the same outage. In milliseconds.
 const SAME_OUTAGE: i64 = 10 * 60_000;
 
-impl ServiceFault {
+impl ProviderFault {
     /// Creates a fault that begins at `since`, in UTC milliseconds, and is not reported yet. `must_act`: only the owner can end it.
     pub fn new(code: &str, message: String, since: i64, must_act: bool) -> Self {
         Self { code: code.to_owned(), message, since, must_act, last: since, ..Self::default() }
@@ -86,14 +86,14 @@ impl ServiceFault {
 /// The faults of the services that messages wait for, by the provider's name. The store has a copy, so that the owner gets one
 /// notice even if the gateway restarts.
 #[derive(Debug, Default)]
-pub struct ServiceHealth(Mutex<BTreeMap<String, ServiceFault>>);
+pub struct ProviderHealth(Mutex<BTreeMap<String, ProviderFault>>);
 
-impl ServiceHealth {
+impl ProviderHealth {
     /// Records the fault of a service. `is_retry` is true if the failed message waited before. Returns true if the owner needs a
     /// notice: the fault is new, or the fault has changed and the owner must act, or no notice reached the owner for
     /// [`SAME_OUTAGE`]. If the service has answered meanwhile, a message that waits for the first time makes the fault new after
     /// that time; a retry of a message does not. While the owner must act, another fault does not hide the reason.
-    pub fn record_fault(&self, provider: &str, fault: ServiceFault, is_retry: bool) -> bool {
+    pub fn record_fault(&self, provider: &str, fault: ProviderFault, is_retry: bool) -> bool {
         let mut faults = self.0.lock();
         let is_later = |at: i64| fault.since.abs_diff(at) >= SAME_OUTAGE.unsigned_abs();
         let known = match faults.get_mut(provider) {
@@ -111,7 +111,7 @@ impl ServiceHealth {
             if is_news { (fault.since, false, None) } else { (known.since, known.is_reported, known.noticed) };
         let must_notify = !is_reported && noticed.is_none_or(is_later);
         let noticed = if must_notify { Some(fault.since) } else { noticed };
-        *known = ServiceFault { since, is_reported, has_answered, noticed, ..fault };
+        *known = ProviderFault { since, is_reported, has_answered, noticed, ..fault };
         must_notify
     }
 
@@ -141,7 +141,7 @@ impl ServiceHealth {
     }
 
     /// Returns the faults that are not over.
-    pub fn all(&self) -> BTreeMap<String, ServiceFault> {
+    pub fn all(&self) -> BTreeMap<String, ProviderFault> {
         self.0
             .lock()
             .iter()
@@ -152,6 +152,9 @@ impl ServiceHealth {
 
     /// Writes the copy into the store, with the faults of the `reported` providers marked as reported. The caller marks them in
     /// memory after its commit.
+    ///
+    /// # Errors
+    /// The stored copy cannot be read, or the new one cannot be written. A copy in an unknown format is not an error.
     pub fn write(&self, connection: &Connection, reported: &[String]) -> Result<(), StoreError> {
         let mut faults = self.0.lock().clone();
         let stored = stored_faults(connection)?;
@@ -162,31 +165,37 @@ impl ServiceHealth {
     }
 
     /// Returns true if a committed notice of the provider's fault reaches the owner. The fault may not be marked in memory yet.
+    ///
+    /// # Errors
+    /// The stored copy cannot be read.
     pub fn has_notice(&self, connection: &Connection, provider: &str) -> Result<bool, StoreError> {
         let stored = stored_faults(connection)?;
         Ok(self.0.lock().get(provider).is_some_and(|fault| is_reported_in(&stored, provider, fault)))
     }
 
     /// Replaces the faults by the copy from the store.
-    pub(super) fn restore(&self, faults: BTreeMap<String, ServiceFault>) {
+    pub(super) fn restore(&self, faults: BTreeMap<String, ProviderFault>) {
         *self.0.lock() = faults;
     }
 }
 
 /// Returns true if the copy in the store marks this fault as reported.
-fn is_reported_in(stored: &BTreeMap<String, ServiceFault>, provider: &str, fault: &ServiceFault) -> bool {
+fn is_reported_in(stored: &BTreeMap<String, ProviderFault>, provider: &str, fault: &ProviderFault) -> bool {
     stored.get(provider).is_some_and(|stored| {
         stored.is_reported && (stored.since, stored.code.as_str()) == (fault.since, fault.code.as_str())
     })
 }
 
 /// Reads the faults that are not over from the copy in the store.
-pub fn stored_service_faults(connection: &Connection) -> Result<BTreeMap<String, ServiceFault>, StoreError> {
+///
+/// # Errors
+/// The stored copy cannot be read. A copy in an unknown format counts as empty.
+pub fn stored_service_faults(connection: &Connection) -> Result<BTreeMap<String, ProviderFault>, StoreError> {
     Ok(stored_faults(connection)?.into_iter().filter(|(_, fault)| !fault.is_over).collect())
 }
 
 /// Reads the copy in the store.
-pub(super) fn stored_faults(connection: &Connection) -> Result<BTreeMap<String, ServiceFault>, StoreError> {
+pub(super) fn stored_faults(connection: &Connection) -> Result<BTreeMap<String, ProviderFault>, StoreError> {
     let stored = meta::get(connection, meta::SERVICE_FAULTS)?.unwrap_or_default();
     // A copy in the format of another version counts as empty; the next failure replaces it.
     Ok(serde_json::from_str(&stored).unwrap_or_default())
@@ -198,9 +207,9 @@ mod tests {
 
     #[test]
     fn a_service_fault_is_reported_once_after_a_notice_reached_the_owner() {
-        let services = ServiceHealth::default();
+        let services = ProviderHealth::default();
         let fail = |code: &str, at| {
-            services.record_fault("p", ServiceFault::new(code, "HTTP 401".to_owned(), at, code == "llm_auth"), false)
+            services.record_fault("p", ProviderFault::new(code, "HTTP 401".to_owned(), at, code == "llm_auth"), false)
         };
         assert!(fail("llm_unreachable", 7) && !fail("llm_unreachable", 8));
         assert!(fail("llm_unreachable", 7 + SAME_OUTAGE), "it went to the log alone");
@@ -218,9 +227,9 @@ mod tests {
     /// The service answers others and rejects one message again and again, or answers now and then.
     #[test]
     fn an_answer_between_two_failures_does_not_end_an_outage() {
-        let services = ServiceHealth::default();
+        let services = ProviderHealth::default();
         let fail = |is_retry, at| {
-            let fault = ServiceFault::new("llm_server_error", "HTTP 500".to_owned(), at, false);
+            let fault = ProviderFault::new("llm_server_error", "HTTP 500".to_owned(), at, false);
             services.record_fault("p", fault, is_retry)
         };
         assert!(fail(false, 0));

@@ -14,7 +14,7 @@ use uuid::Uuid;
 use super::capacity::{Capacities, CapacityTracker, check_reserve};
 use super::drafts::{NoticeKind, OutboundDraft, OutboxSlot, mark_cancelled};
 use super::events::EventHub;
-use super::health::{ServiceHealth, stored_faults};
+use super::health::{ProviderHealth, stored_faults};
 use super::notices::{
     DeadLetter, NoticeSettings, NoticeThrottle, REFUSED_KEY, forget_refusal, is_refusal_news, record_refusal,
     reported_refusals, write_notice,
@@ -138,11 +138,11 @@ pub struct MessageBus {
     pub(super) inbound: WakeQueue<InboundSignal>,
     pub(super) outbound: WakeQueue<String>,
     pub(super) metrics: Arc<Metrics>,
-    services: ServiceHealth,
+    services: ProviderHealth,
     turn_ends: OnceLock<Sender<TurnEndNotice>>,
 }
 
-/// The most turn ends that wait for the reader.
+/// The maximum number of turn ends that wait for the reader.
 const TURN_ENDS: usize = 4_096;
 
 /// The channel and the chat for notices on the page.
@@ -165,7 +165,7 @@ impl MessageBus {
             inbound: WakeQueue::new(),
             outbound: WakeQueue::new(),
             metrics,
-            services: ServiceHealth::default(),
+            services: ProviderHealth::default(),
             turn_ends: OnceLock::new(),
         }
     }
@@ -200,7 +200,8 @@ impl MessageBus {
         self.notice_settings_in(&self.settings.get())
     }
 
-    /// Does the same as [`Self::notice_settings`], with given `settings`.
+    /// Returns where notices for the owner go under `settings`, as [`Self::notice_settings`] does for the current
+    /// settings.
     pub(super) fn notice_settings_in(&self, settings: &BusSettings) -> Option<NoticeSettings> {
         let notices = settings.notices.clone()?;
         let is_open = |check: &OpenCheck| check.get().is_some_and(|is_open| is_open());
@@ -217,6 +218,9 @@ impl MessageBus {
     }
 
     /// Counts the rows in the store, so that capacities hold across restarts.
+    ///
+    /// # Errors
+    /// The store cannot be read; nothing is counted then.
     pub async fn recount(&self) -> Result<(), StoreError> {
         let (inbound, outbound, faults, refused) = self
             .store
@@ -273,6 +277,9 @@ impl MessageBus {
     }
 
     /// Writes a message into the outbox in its own commit, and wakes the consumer.
+    ///
+    /// # Errors
+    /// The message cannot be serialized, or the commit fails. Nothing is sent then.
     pub async fn publish_outbound(&self, draft: OutboundDraft) -> Result<Uuid, StoreError> {
         let channel = draft.channel.clone();
         let inserted = self.store.write(Durability::Synced, move |connection| draft.insert(connection)).await?;
@@ -285,7 +292,7 @@ impl MessageBus {
     pub async fn notify_dead_letter(&self, letter: DeadLetter<'_>) {
         let DeadLetter { turn, id, channel, reason, .. } = letter;
         let Some(notices) = self.notice_settings().filter(|notices| notices.can_report(&letter)) else { return };
-        if !self.notice_throttle.is_news(channel, reason, Instant::now()) {
+        if !self.notice_throttle.mark_if_new(channel, reason, Instant::now()) {
             return;
         }
         let content = fill(notices.dead_letter, &[channel, &id.to_string(), reason]);
@@ -330,6 +337,9 @@ impl MessageBus {
 
     /// Writes a notice for the owner into the outbox, within the caller's commit. Returns the channel that has to deliver the
     /// notice; the caller wakes that channel. Returns `None` if the notice goes to the log.
+    ///
+    /// # Errors
+    /// The notice cannot be written; the caller's commit must not succeed without it.
     pub fn write_owner_notice(
         &self,
         connection: &Connection,
@@ -373,7 +383,7 @@ impl MessageBus {
     }
 
     /// Returns the faults of the model services that messages wait for.
-    pub fn services(&self) -> &ServiceHealth {
+    pub fn services(&self) -> &ProviderHealth {
         &self.services
     }
 
@@ -397,7 +407,7 @@ impl MessageBus {
     /// provider whose fault has a notice needs none. If the refused `model` has answered since the last notice, a refusal is new.
     pub fn notify_refused_key(self: &Arc<Self>, provider: &str, model: &str, content: String) {
         self.refused_keys.lock().entry(provider.to_owned()).or_insert_with(|| model.to_owned());
-        if !self.notice_throttle.is_news(REFUSED_KEY, provider, Instant::now()) {
+        if !self.notice_throttle.mark_if_new(REFUSED_KEY, provider, Instant::now()) {
             return;
         }
         let (bus, provider, model) = (self.clone(), provider.to_owned(), model.to_owned());
@@ -485,7 +495,8 @@ impl MessageBus {
         }
     }
 
-    /// Does the same as [`Self::expire_requests`] at a time, in UTC milliseconds. After a restart, the periodic work does it instead.
+    /// Expires approvals and questions at the time `at`, in UTC milliseconds, with [`Self::expire_requests`]. After a
+    /// restart, the periodic work does it instead.
     pub fn expire_requests_at(self: &Arc<Self>, at: i64) {
         let after = Duration::from_millis(u64::try_from(at - now_ms()).unwrap_or(0));
         let bus = self.clone();

@@ -23,8 +23,8 @@ pub use drafts::{
     EndedTurn, FollowUps, InboundDraft, NoticeKind, OutboundBody, OutboundDraft, OutboxSlot, mark_cancelled,
     message_of, metadata_of,
 };
-pub use events::{EventHub, EventSink};
-pub use health::{ChannelHealth, ChannelState, ServiceFault, ServiceHealth, stored_service_faults};
+pub use events::EventHub;
+pub use health::{ChannelHealth, ChannelState, ProviderFault, ProviderHealth, stored_service_faults};
 pub use message_bus::{
     BusSettings, CommandAnswer, ControlCommand, ControlCommands, InboundSignal, MessageBus, TurnEndNotice, WeakBus,
 };

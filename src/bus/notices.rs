@@ -17,7 +17,7 @@ const REPEAT_INTERVAL: Duration = Duration::from_secs(3_600);
 const REFUSAL_INTERVAL: i64 = 24 * 3_600_000;
 /// The entry of [`NoticeThrottle`] for refused keys, in place of a channel.
 pub(super) const REFUSED_KEY: &str = "refused key";
-/// The most remembered causes; beyond this number, some causes may be reported twice.
+/// The maximum number of remembered causes; beyond this number, some causes may be reported twice.
 const MAX_CAUSES: usize = 1_000;
 
 /// The texts of the owner's notices, and the chat that receives them.
@@ -128,8 +128,8 @@ fn refusals(connection: &Connection) -> Result<BTreeMap<String, RefusalNotice>, 
 pub struct NoticeThrottle(Mutex<HashMap<(String, String), Instant>>);
 
 impl NoticeThrottle {
-    /// Returns true if `reason` was not reported recently for `channel`, and marks it as reported.
-    pub fn is_news(&self, channel: &str, reason: &str, now: Instant) -> bool {
+    /// Marks `reason` as reported for `channel`. Returns false if it was reported within [`REPEAT_INTERVAL`].
+    pub fn mark_if_new(&self, channel: &str, reason: &str, now: Instant) -> bool {
         let mut noticed = self.0.lock();
         noticed.retain(|_, at| now.saturating_duration_since(*at) < REPEAT_INTERVAL);
         let key = (channel.to_owned(), reason.to_owned());
@@ -164,10 +164,10 @@ mod tests {
             ("b", "503", 1, true),
             ("a", "503", 3_601, true),
         ] {
-            assert_eq!(noticed.is_news(channel, reason, later(at)), expected, "{channel} {reason} {at}");
+            assert_eq!(noticed.mark_if_new(channel, reason, later(at)), expected, "{channel} {reason} {at}");
         }
         noticed.forget("a", "503");
-        assert!(noticed.is_news("a", "503", later(3_602)));
+        assert!(noticed.mark_if_new("a", "503", later(3_602)));
     }
 
     #[test]

@@ -8,7 +8,7 @@ use crate::store::{Connection, StoreError, ownership};
 
 /// The deepest nesting of sub-agents that the resolution follows.
 const DEPTH: usize = 8;
-/// The most conversations of one chat that receive a note, if each sender has their own conversation.
+/// The maximum number of conversations of one chat that receive a note, if each sender has their own conversation.
 const CONVERSATIONS: u32 = 3;
 
 /// The chat that a turn works for.

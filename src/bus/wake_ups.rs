@@ -76,7 +76,7 @@ impl Drop for Waiter<'_> {
     }
 }
 
-/// The most waiting signals in each direction. All slots are allocated at once.
+/// The maximum number of waiting signals in each direction. All slots are allocated at once.
 const WAKE_UPS: usize = 1_024;
 
 /// A bounded queue of signals. An overflow makes the consumer read all rows, so no signal is lost for good.

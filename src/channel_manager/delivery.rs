@@ -1,12 +1,10 @@
 //! Delivers the messages of one channel.
 
-use std::any::Any;
-use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
+use daoyou_channels::text::catch_panic;
 use daoyou_channels::{Channel, OutboundMessage, Receipt, Resend, SendError};
-use futures_util::FutureExt;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
@@ -19,9 +17,8 @@ use crate::crash;
 use crate::metrics::DeliveryOutcome;
 use crate::store::outbox::{self, PendingDelivery};
 use crate::store::{Connection, Durability, StoreError, millis, now_ms};
-use crate::text::panic_message;
 
-/// The most messages of one channel in flight, each for a different chat.
+/// The maximum number of messages of one channel in flight, each for a different chat.
 const MAX_IN_FLIGHT: usize = 32;
 
 /// The number of rows that one read returns.
@@ -42,7 +39,7 @@ pub struct DeliveryWorker {
     /// The `seq` of the last row that was read.
     read_up_to: i64,
     /// The number of times that the other side has returned.
-    presences: u64,
+    arrivals: u64,
     in_flight: JoinSet<FinishedAttempt>,
     sending: Arc<SendingHealth>,
     /// A message waits for its next attempt, or did so recently.
@@ -53,8 +50,8 @@ pub struct DeliveryWorker {
 struct FinishedAttempt {
     pending: PendingDelivery,
     next: NextStep,
-    /// The value of [`DeliveryWorker::presences`] when the message was sent.
-    presences: u64,
+    /// The value of [`DeliveryWorker::arrivals`] when the message was sent.
+    arrivals: u64,
 }
 
 impl DeliveryWorker {
@@ -71,7 +68,7 @@ impl DeliveryWorker {
             waker,
             queues: ChatQueues::default(),
             read_up_to: 0,
-            presences: 0,
+            arrivals: 0,
             in_flight: JoinSet::new(),
             sending: Arc::new(SendingHealth::new(health)),
             has_failed: false,
@@ -81,7 +78,7 @@ impl DeliveryWorker {
     /// Delivers until `flush`, then delivers the messages that are due at that moment, and ends.
     pub async fn run(mut self, flush: CancellationToken) {
         let channel = self.channel.clone();
-        let mut present = channel.present();
+        let mut arrival = channel.wait_for_recipient();
         // The clock may have jumped back since the last check.
         let mut clock = tokio::time::interval(CLOCK_CHECK);
         // The end of a delivery adds nothing to the outbox, so the outbox is not read again then.
@@ -116,11 +113,11 @@ impl DeliveryWorker {
                     self.queues.cap_due_times(now_ms() + millis(self.longest_wait()));
                     self.has_failed &= self.queues.next_at().is_some();
                 }
-                () = &mut present => {
+                () = &mut arrival => {
                     is_read = false;
-                    self.presences += 1;
-                    self.queues.present();
-                    present = channel.present();
+                    self.arrivals += 1;
+                    self.queues.release_held();
+                    arrival = channel.wait_for_recipient();
                 }
                 () = flush.cancelled(), if !is_flushing => is_read = false,
             }
@@ -162,11 +159,11 @@ impl DeliveryWorker {
         while self.in_flight.len() < MAX_IN_FLIGHT
             && let Some(pending) = self.queues.take_due(now)
         {
-            let (channel, bus, presences) = (self.channel.clone(), self.bus.clone(), self.presences);
+            let (channel, bus, arrivals) = (self.channel.clone(), self.bus.clone(), self.arrivals);
             let sending = self.sending.clone();
             self.in_flight.spawn(async move {
                 let attempt = deliver(channel.as_ref(), &bus, &sending, &pending);
-                let next = match AssertUnwindSafe(attempt).catch_unwind().await {
+                let next = match catch_panic(attempt).await {
                     Ok(Ok(next)) => next,
                     Ok(Err(error)) => {
                         tracing::error!(channel = channel.name(), id = %pending.id, %error, "a delivery could not be recorded");
@@ -177,7 +174,7 @@ impl DeliveryWorker {
                     }
                     // The row keeps its state, and the next start delivers or recovers it. Its chat continues.
                     Err(panic) => {
-                        let reason = describe_panic(panic.as_ref());
+                        let reason = describe_panic(&panic);
                         tracing::error!(channel = channel.name(), id = %pending.id, reason, "a delivery panicked");
                         NextStep::Dropped
                     }
@@ -185,13 +182,13 @@ impl DeliveryWorker {
                 if matches!(next, NextStep::Ended) {
                     bus.outbound_ended(channel.name());
                 }
-                FinishedAttempt { pending, next, presences }
+                FinishedAttempt { pending, next, arrivals }
             });
         }
     }
 
     fn finish(&mut self, ended: Result<FinishedAttempt, tokio::task::JoinError>) {
-        let FinishedAttempt { pending, next, presences } = match ended {
+        let FinishedAttempt { pending, next, arrivals } = match ended {
             Ok(ended) => ended,
             Err(error) => {
                 tracing::error!(channel = self.channel.name(), %error, "a delivery did not end");
@@ -205,8 +202,8 @@ impl DeliveryWorker {
                 self.queues.retry(PendingDelivery { tries, next_at: at, ..pending });
             }
             // A screen that connected in the meantime has not seen the message.
-            NextStep::Away if presences != self.presences => self.queues.retry(pending),
-            NextStep::Away => self.queues.away(pending),
+            NextStep::RecipientAbsent if arrivals != self.arrivals => self.queues.retry(pending),
+            NextStep::RecipientAbsent => self.queues.hold_for_recipient(pending),
         }
     }
 
@@ -232,7 +229,7 @@ enum NextStep {
         tries: u32,
         at: i64,
     },
-    Away,
+    RecipientAbsent,
 }
 
 /// Tracks whether a channel can send at all, from the results of its deliveries. Sets the channel's state and notifies the owner
@@ -319,8 +316,8 @@ impl DeliveryAttempt<'_> {
             false => self.channel.send(message),
             true => self.channel.send_finally(message),
         };
-        let sent = AssertUnwindSafe(sending).catch_unwind().await.unwrap_or_else(|panic| {
-            let reason = format!("{}; whether it arrived is unknown", describe_panic(panic.as_ref()));
+        let sent = catch_panic(sending).await.unwrap_or_else(|panic| {
+            let reason = format!("{}; whether it arrived is unknown", describe_panic(&panic));
             tracing::error!(channel = self.channel.name(), %id, reason, "a delivery panicked");
             Err(SendError::Unknown { reason })
         });
@@ -336,9 +333,9 @@ impl DeliveryAttempt<'_> {
                 self.count(DeliveryOutcome::Sent);
                 Ok(NextStep::Ended)
             }
-            Err(SendError::Away) => {
+            Err(SendError::RecipientAbsent) => {
                 self.record(Durability::Logged, move |connection| outbox::mark_absent(connection, id)).await?;
-                Ok(NextStep::Away)
+                Ok(NextStep::RecipientAbsent)
             }
             Err(SendError::Held { after, reason }) => self.postpone(after, reason).await,
             // The other side rejected this message, which shows that it accepts the channel.
@@ -430,9 +427,9 @@ impl DeliveryAttempt<'_> {
     }
 }
 
-/// Describes a panic for the owner.
-pub(super) fn describe_panic(panic: &(dyn Any + Send)) -> String {
-    format!("a fault inside daoyou: {}", panic_message(panic))
+/// Describes a panic with the message `panic` for the owner.
+pub(super) fn describe_panic(panic: &str) -> String {
+    format!("a fault inside daoyou: {panic}")
 }
 
 /// Returns a factor of up to 0.1 by which a wait is lengthened, so that messages that failed together are not retried together.

@@ -11,12 +11,12 @@ use crate::bus::testing::bus;
 use crate::bus::{NoticeKind, OutboundBody, OutboundDraft, OutboxSlot};
 use crate::store::{Connection, Durability, GroupCommit, Store};
 
-/// A channel that is away for the first message, and returns after the worker has seen that and before the outcome is written.
+/// A channel whose recipient is absent for the first message, and returns after the worker has seen that and before the outcome is written.
 struct LateScreen {
     store: Store,
     retry: RetryTable,
     sends: AtomicUsize,
-    presences: AtomicUsize,
+    arrivals: AtomicUsize,
     arrived: Semaphore,
     noticed: std::sync::mpsc::SyncSender<()>,
     until_noticed: std::sync::Mutex<Option<std::sync::mpsc::Receiver<()>>>,
@@ -56,11 +56,11 @@ impl Channel for LateScreen {
         });
         is_busy.recv().await.unwrap();
         self.arrived.add_permits(1);
-        Err(SendError::Away)
+        Err(SendError::RecipientAbsent)
     }
 
-    async fn present(&self) {
-        if self.presences.fetch_add(1, Ordering::SeqCst) > 0 {
+    async fn wait_for_recipient(&self) {
+        if self.arrivals.fetch_add(1, Ordering::SeqCst) > 0 {
             // Called again: the worker has noticed.
             self.noticed.try_send(()).ok();
             return std::future::pending().await;
@@ -88,7 +88,7 @@ async fn a_channel_that_comes_back_while_its_absence_is_recorded_gets_the_messag
         store: store.clone(),
         retry: RetryTable::new(Vec::new()),
         sends: AtomicUsize::new(0),
-        presences: AtomicUsize::new(0),
+        arrivals: AtomicUsize::new(0),
         arrived: Semaphore::new(0),
         noticed,
         until_noticed: std::sync::Mutex::new(Some(until_noticed)),

@@ -1,14 +1,13 @@
 //! Starts every channel, restarts it after a failure, and wakes its delivery worker when there are messages to deliver.
 
 use std::collections::{BTreeSet, HashMap};
-use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use daoyou_channels::backoff::Backoff;
+use daoyou_channels::text::catch_panic;
 use daoyou_channels::{Channel, ChannelContext, StartError};
-use futures_util::FutureExt;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -63,13 +62,16 @@ impl ChannelManager {
     }
 
     /// Recovers deliveries that the last run left unfinished: they become `unknown`, or are sent again if their row says so.
+    ///
+    /// # Errors
+    /// The outbox cannot be read or written.
     pub async fn recover(&self) -> Result<(), StoreError> {
         let longest = self.channels.iter().map(|channel| channel.retry().longest()).max().unwrap_or_default() * 2;
         let bound = move |connection: &Connection| outbox::bound_waits(connection, millis(longest));
         self.bus.store().write(Durability::Synced, bound).await?;
         let messages = recover(&self.bus, None).await?;
         if messages > 0 {
-            tracing::warn!(messages, "were being sent when the gateway stopped");
+            tracing::warn!(messages, "deliveries were interrupted when the gateway stopped");
         }
         Ok(())
     }
@@ -206,8 +208,8 @@ async fn supervise_receiving(channel: Arc<dyn Channel>, context: ChannelContext,
 
 /// Starts a channel; a panic counts as a failure.
 async fn start(channel: &dyn Channel, context: ChannelContext) -> Result<(), StartError> {
-    let started = AssertUnwindSafe(channel.start(context)).catch_unwind().await;
-    started.unwrap_or_else(|panic| Err(StartError(describe_panic(panic.as_ref()))))
+    let started = catch_panic(channel.start(context)).await;
+    started.unwrap_or_else(|panic| Err(StartError(describe_panic(&panic))))
 }
 
 /// Delivers a channel's messages until `flush`. After a panic, another worker starts, with growing waits; the messages that were in
@@ -225,11 +227,11 @@ async fn supervise_delivery(
         let since = Instant::now();
         let worker =
             DeliveryWorker::new(channel.clone(), bus.clone(), waker.clone(), health.clone()).run(flush.clone());
-        let Err(panic) = AssertUnwindSafe(worker).catch_unwind().await else { return };
+        let Err(panic) = catch_panic(worker).await else { return };
         if since.elapsed() >= LONGEST_WAIT {
             backoff.reset();
         }
-        let error = format!("delivering: {}", describe_panic(panic.as_ref()));
+        let error = format!("delivering: {}", describe_panic(&panic));
         tracing::error!(channel = name, error, "delivering failed; restarting it");
         let failed = ChannelState::Failed { error };
         let before = health.set(&name, failed.clone());
@@ -257,12 +259,12 @@ async fn supervise_delivery(
 async fn recover(bus: &MessageBus, channel: Option<&str>) -> Result<usize, StoreError> {
     let channel = channel.map(str::to_owned);
     let recover = move |connection: &Connection| outbox::recover(connection, channel.as_deref());
-    let cut_off = bus.store().write(Durability::Synced, recover).await?;
-    for row in cut_off.iter().filter(|row| !row.is_sent_again) {
+    let interrupted = bus.store().write(Durability::Synced, recover).await?;
+    for row in interrupted.iter().filter(|row| !row.is_sent_again) {
         bus.outbound_ended(&row.channel);
         bus.metrics().messages.channel(&row.channel).delivered(DeliveryOutcome::Unknown, 1);
     }
-    Ok(cut_off.len())
+    Ok(interrupted.len())
 }
 
 #[cfg(test)]

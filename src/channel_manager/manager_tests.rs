@@ -55,7 +55,7 @@ impl Channel for PanickingChannel {
         Ok(Receipt::default())
     }
 
-    async fn present(&self) {
+    async fn wait_for_recipient(&self) {
         assert!(self.waits.fetch_add(1, Ordering::SeqCst) > 0, "lost the way");
         std::future::pending::<()>().await;
     }

@@ -16,8 +16,8 @@ pub struct ChatQueues {
     due: BTreeSet<(i64, String)>,
     /// The chats with a message in flight.
     in_flight: HashSet<String>,
-    /// Messages that were sent while the other side was away.
-    away: Vec<PendingDelivery>,
+    /// Messages that were sent while the recipient was absent.
+    held: Vec<PendingDelivery>,
 }
 
 #[derive(Default)]
@@ -79,16 +79,17 @@ impl ChatQueues {
         self.change(&chat_id, |chat| put(chat, pending, VecDeque::push_front));
     }
 
-    /// Keeps a message in flight until the other side is present.
-    pub fn away(&mut self, pending: PendingDelivery) {
+    /// Takes a message out of flight and holds it until the recipient is present. The next message of its chat may be
+    /// sent.
+    pub fn hold_for_recipient(&mut self, pending: PendingDelivery) {
         let chat_id = pending.chat_id.clone();
-        self.away.push(pending);
+        self.held.push(pending);
         self.finished(&chat_id);
     }
 
-    /// Makes the messages that waited for the other side due again, in their old order, because the other side is present.
-    pub fn present(&mut self) {
-        let mut back = std::mem::take(&mut self.away);
+    /// Makes the messages that waited for the recipient due again, in their old order.
+    pub fn release_held(&mut self) {
+        let mut back = std::mem::take(&mut self.held);
         back.sort_by_key(|pending| std::cmp::Reverse(pending.seq));
         for pending in back {
             let chat_id = pending.chat_id.clone();
@@ -209,16 +210,16 @@ mod tests {
     }
 
     #[test]
-    fn messages_kept_while_away_come_back_in_order() {
+    fn messages_held_for_the_recipient_come_back_in_order() {
         let mut queues = ChatQueues::default();
         for seq in [1, 2] {
             queues.push(pending(seq, "a"));
             let out = queues.take_due(0).unwrap();
-            queues.away(out);
+            queues.hold_for_recipient(out);
         }
         assert_eq!(queues.next_at(), None);
         queues.push(pending(3, "a"));
-        queues.present();
+        queues.release_held();
         let order: Vec<_> = std::iter::from_fn(|| {
             let seq = take(&mut queues, 0);
             queues.finished("a");

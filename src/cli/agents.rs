@@ -6,7 +6,7 @@ use super::output::Output;
 
 #[derive(Clone, Debug, Subcommand)]
 pub enum AgentsCommand {
-    /// List the agents, and say which profiles are rejected
+    /// List the agents and the rejected profiles
     #[command(after_help = "Examples:\n  daoyou agents list\n  daoyou agents list --json | jq -r '.[].name'")]
     List(Output),
     /// Show an agent: its prompt, model, tools and limits

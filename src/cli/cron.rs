@@ -42,7 +42,7 @@ pub enum CronCommand {
     History {
         #[command(flatten)]
         job: CronJob,
-        /// The most entries to show
+        /// The maximum number of entries to show
         #[arg(long, value_name = "COUNT", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=1_000))]
         limit: u32,
     },
@@ -128,7 +128,7 @@ pub struct CronAdd {
     /// What happens to runs missed while the machine was off: once (one run for all of them), all, or skip [default: once]
     #[arg(long, value_name = "POLICY", value_parser = ["once", "all", "skip"], hide_possible_values = true)]
     pub misfire: Option<String>,
-    /// Runs that are late by more than this are not made up for [default: cron.stale_after]
+    /// Skip runs that are later than this [default: cron.stale_after]
     #[arg(long, value_name = "DURATION")]
     pub stale_after: Option<String>,
     /// Delay each run at random by up to this much

@@ -10,7 +10,7 @@ use super::tools::model_name;
         daoyou init --yes --provider deepseek --api-key-env DEEPSEEK_API_KEY --model deepseek-v4-flash\n  \
         daoyou init --yes --provider mine --base-url http://127.0.0.1:8000/v1 --model some-model")]
 pub struct InitArgs {
-    /// Ask nothing: take the options, and for the rest what is found in the environment and on this machine
+    /// Do not prompt; use the options, the environment and what is found on this machine
     #[arg(short, long)]
     pub yes: bool,
     /// The model service: a name from `daoyou models`, or any name together with --base-url

@@ -39,10 +39,10 @@ pub enum McpCommand {
         #[arg(long)]
         session: Option<String>,
     },
-    /// Take over the servers of another program's file
+    /// Import servers from another program's configuration
     ///
-    /// Reads mcp.json, claude_desktop_config.json or .vscode/mcp.json, and prints a table [mcp.NAME] for each server. A part that is not understood
-    /// is an error, and nothing is taken over then.
+    /// Reads mcp.json, claude_desktop_config.json or .vscode/mcp.json, and prints a table [mcp.NAME] for each server.
+    /// If a part is not understood, the command fails and imports nothing.
     #[command(
         after_help = "Examples:\n  daoyou mcp import ~/.cursor/mcp.json\n  daoyou mcp import .vscode/mcp.json --add"
     )]

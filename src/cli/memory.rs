@@ -16,8 +16,8 @@ pub enum MemoryCommand {
         #[arg(conflicts_with_all = ["owner", "kind", "limit"], value_parser = memory_id)]
         id: Option<i64>,
         #[command(flatten)]
-        whose: MemoryOwner,
-        /// The most entries to show
+        filter: MemoryFilterArgs,
+        /// The maximum number of entries to show
         #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=1_000))]
         limit: Option<u32>,
         #[command(flatten)]
@@ -30,11 +30,11 @@ pub enum MemoryCommand {
         /// What to search for, in your own words
         query: String,
         #[command(flatten)]
-        whose: MemoryOwner,
+        filter: MemoryFilterArgs,
         /// Nothing older than this: how long ago (7d), a date (2026-03-08) or a time
         #[arg(long, value_name = "WHEN")]
         since: Option<String>,
-        /// The most entries to show
+        /// The maximum number of entries to show
         #[arg(long, value_name = "COUNT", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=100))]
         limit: u32,
         #[command(flatten)]
@@ -76,7 +76,7 @@ pub enum MemoryCommand {
     )]
     Export {
         #[command(flatten)]
-        whose: MemoryOwner,
+        filter: MemoryFilterArgs,
         /// Has no effect: the output is always JSON
         #[arg(long)]
         json: bool,
@@ -101,7 +101,7 @@ pub enum MemoryCommand {
 
 /// A selection of memories by owner and kind.
 #[derive(Clone, Debug, Default, Args)]
-pub struct MemoryOwner {
+pub struct MemoryFilterArgs {
     /// Only memories of: owner, everyone, a name of [identities], or CHANNEL:SENDER [default: all]
     #[arg(long, value_name = "WHO")]
     pub owner: Option<String>,

@@ -24,9 +24,9 @@ pub enum TokensCommand {
     #[command(after_help = "Examples:\n  daoyou tokens add phone --scope chat\n  \
                             daoyou tokens add grafana --scope read --json | jq -r .token")]
     Add {
-        /// Its name: lower-case letters, digits, - and _
+        /// The name of the token: lower-case letters, digits, - and _
         name: String,
-        /// What it may do
+        /// The scope of the token
         #[arg(long)]
         scope: TokenScope,
         /// Take the name of a revoked token, with its chats, uploads and memories
@@ -41,7 +41,7 @@ pub enum TokensCommand {
     /// Revoke a token, and end its logins
     #[command(after_help = "Example:\n  daoyou tokens revoke phone")]
     Revoke {
-        /// Its name
+        /// The name of the token
         name: String,
         #[command(flatten)]
         output: Output,

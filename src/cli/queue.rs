@@ -51,7 +51,7 @@ pub enum ApprovalsCommand {
     Deny {
         /// The id, as the list and the notice show it
         id: String,
-        /// Why, for the model
+        /// The reason, which the model sees
         #[arg(long, default_value = "")]
         reason: String,
         #[command(flatten)]

@@ -32,7 +32,7 @@ pub enum SessionsCommand {
         /// Nothing older than this: how long ago (7d), a date (2026-03-08) or a time
         #[arg(long, value_name = "WHEN")]
         since: Option<String>,
-        /// The most entries to show
+        /// The maximum number of entries to show
         #[arg(long, value_name = "COUNT", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=100))]
         limit: u32,
         #[command(flatten)]

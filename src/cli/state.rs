@@ -20,13 +20,13 @@ pub struct StatusArgs {
 /// `daoyou logs`.
 #[derive(Clone, Copy, Debug, Args)]
 pub struct LogsArgs {
-    /// Go on with the lines that come, until Ctrl-C
+    /// Follow the log until Ctrl-C
     #[arg(short, long)]
     pub follow: bool,
     /// How many of the last lines to show
     #[arg(short = 'n', long, value_name = "COUNT", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub lines: u32,
-    /// Only lines of this level, or of a worse one
+    /// Only lines of this level, or a more severe one
     #[arg(long, value_name = "LEVEL")]
     pub level: Option<ShownLevel>,
     #[command(flatten)]

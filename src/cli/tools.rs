@@ -22,7 +22,7 @@ pub enum ToolsCommand {
     ///
     /// The sandbox, the path rules, the limits and the removal of secrets are those of the agent. What the tool does inside daoyou
     /// (a job, a memory, a message) is kept. With --raw the result is not shortened. The exit code is 0 if the tool succeeds, 1 if
-    /// it fails, and 2 if there is no such tool or the arguments are no JSON object.
+    /// it fails, and 2 if there is no such tool or the arguments are not a JSON object.
     #[command(after_help = "Examples:\n  daoyou tools run list_dir '{}'\n  \
                             daoyou tools run exec '{\"command\": \"ls -l\"}' --json\n  \
                             daoyou tools run write_file - < arguments.json")]
@@ -37,7 +37,7 @@ pub struct ToolRunArgs {
     /// The arguments, a JSON object; - reads standard input
     #[arg(value_name = "JSON", default_value = "{}", allow_hyphen_values = true)]
     pub arguments: String,
-    /// The question that the result is for: what it does not ask for is left out, as in a turn
+    /// The question by which the result is filtered, as in a turn
     #[arg(long, value_name = "TEXT")]
     pub query: Option<String>,
     #[command(flatten)]

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::anyhow;
 use serde_json::Value;
-use tokio::time::{Instant, timeout};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::environment::CommandEnvironment;
@@ -43,15 +43,16 @@ impl GatewayAccess {
         Self::find_within(home, COMMAND_PATIENCE).await
     }
 
-    /// Does the same as [`Self::find`], but waits only for `patience` for the end of another command.
+    /// Finds the access to a home, as [`Self::find`] does, and waits at most `timeout` for the end of another command.
     ///
     /// # Errors
     /// Those of [`Self::find`].
-    pub async fn find_within(home: &Home, patience: Duration) -> anyhow::Result<Self> {
-        Self::find_with(home, Home::lock_for_command, patience).await
+    pub async fn find_within(home: &Home, timeout: Duration) -> anyhow::Result<Self> {
+        Self::find_with(home, Home::lock_for_command, timeout).await
     }
 
-    /// Does the same as [`Self::find`] for a command that only reads: the home need not be writable.
+    /// Finds the access to a home for a command that only reads: the home need not be writable. Waits as [`Self::find`]
+    /// does.
     ///
     /// # Errors
     /// Those of [`Self::find`].
@@ -59,14 +60,15 @@ impl GatewayAccess {
         Self::find_with(home, Home::lock_to_read, COMMAND_PATIENCE).await
     }
 
-    /// Does the same as [`Self::find_within`], with another function that takes the lock.
+    /// Finds the access to a home, with `lock` to take its lock. Waits at most `timeout` for the end of another
+    /// command.
     ///
     /// # Errors
     /// Those of [`Self::find`].
     pub async fn find_with(
         home: &Home,
         lock: fn(&Home) -> Result<HomeLock, LockError>,
-        patience: Duration,
+        timeout: Duration,
     ) -> anyhow::Result<Self> {
         let client = ControlClient::new(&home.socket())?;
         let (start, mut probes, mut is_wait_explained) = (Instant::now(), 0, false);
@@ -76,9 +78,9 @@ impl GatewayAccess {
                 Err(held @ LockError::Held { pid, is_temporary, .. }) => (held, pid, is_temporary),
                 Err(error) => return Err(error.into()),
             };
-            let failure = match timeout(PROBE_LIMIT, client.get("/healthz")).await {
+            let failure = match tokio::time::timeout(PROBE_LIMIT, client.get("/healthz")).await {
                 Ok(Ok(_)) => return Ok(Self::Running(client)),
-                Ok(Err(_)) if is_temporary && start.elapsed() < patience => {
+                Ok(Err(_)) if is_temporary && start.elapsed() < timeout => {
                     if let Some(pid) = pid.filter(|_| start.elapsed() >= SILENT_WAIT && !is_wait_explained) {
                         print_wait(pid, home);
                         is_wait_explained = true;
@@ -145,7 +147,7 @@ pub struct RequestAnswer {
     pub is_running: bool,
 }
 
-/// Does the same as [`answer_request`], and reports whether a gateway is running.
+/// Returns the answer to a query or change, as [`answer_request`] does, and whether a running gateway gave it.
 ///
 /// # Errors
 /// Those of [`answer_request`].
@@ -266,7 +268,7 @@ mod tests {
         let error = GatewayAccess::find_within(&home, Duration::from_secs(5)).await.err().unwrap();
         assert_eq!((CommandExit::of_error(&error), begun.elapsed().as_secs()), (CommandExit::HomeHeld, 5));
         let begun = Instant::now();
-        assert!(find_gateway(&home).await.unwrap().is_none(), "a command is no gateway");
+        assert!(find_gateway(&home).await.unwrap().is_none(), "a command is not a gateway");
         assert_eq!(begun.elapsed(), Duration::ZERO);
     }
 

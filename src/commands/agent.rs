@@ -73,7 +73,7 @@ pub async fn run(args: &AgentArgs, environment: &CommandEnvironment) -> anyhow::
             pending.await_gateway(&environment.home).await?;
         }
         is_holder_temporary = environment.home.temporary_holder().is_some();
-        let access = match GatewayAccess::find_within(&environment.home, pending.patience()).await {
+        let access = match GatewayAccess::find_within(&environment.home, pending.lock_timeout()).await {
             // The message was accepted before.
             Err(_) if pending.id.is_some() && pending.is_late() => break None,
             found => found?,
@@ -177,7 +177,7 @@ async fn usage_of_turn(turn: Uuid, environment: &CommandEnvironment) -> Value {
 
 /// Returns the result of a read that follows the end of the turn.
 async fn in_time<T>(read: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
-    tokio::time::timeout(LATE_READ, read).await.unwrap_or_else(|_| bail!("not within {LATE_READ:?}"))
+    tokio::time::timeout(LATE_READ, read).await.unwrap_or_else(|_| bail!("timed out after {LATE_READ:?}"))
 }
 
 /// Prints the agent's question; the next message is the answer.
@@ -368,7 +368,7 @@ impl PendingMessage {
     }
 
     /// Returns the longest wait for another command that uses the home.
-    fn patience(&self) -> Duration {
+    fn lock_timeout(&self) -> Duration {
         let left = self.until.map(|until| until.saturating_duration_since(Instant::now()));
         left.map_or(COMMAND_PATIENCE, |left| left.min(COMMAND_PATIENCE))
     }

@@ -31,7 +31,7 @@ pub async fn run(args: &ChatArgs, environment: CommandEnvironment) -> anyhow::Re
     }
     let interrupt = Interrupt::default();
     let shutdown = watch_signals(interrupt.clone())?;
-    // The chat holds the home until its user leaves, so it is no command for whose end others wait.
+    // The chat holds the home until its user leaves, so it is not a command for whose end others wait.
     let access = GatewayAccess::find_with(&environment.home, Home::lock, COMMAND_PATIENCE).await?;
     if matches!(access, GatewayAccess::Offline(_)) {
         environment.with_secrets()?;
@@ -72,7 +72,7 @@ pub async fn run(args: &ChatArgs, environment: CommandEnvironment) -> anyhow::Re
 /// Returns the exit of a conversation; with piped lines, it fails if one of them was not taken or its turn failed.
 ///
 /// # Errors
-/// The output could not be written. A reader that closed the pipe is no error.
+/// The output could not be written. A reader that closed the pipe is not an error.
 fn exit_of(has_failed: &AtomicBool, output_fault: &OutputFault) -> anyhow::Result<CommandExit> {
     match output_fault.get() {
         Some(error) => Ok(CommandExit::of_output(Err(io::Error::new(error.kind(), error.to_string())))?),

@@ -317,8 +317,8 @@ fn man_page(command: &clap::Command, name: &str) -> io::Result<Vec<u8>> {
 fn parse_beginning(text: &str) -> anyhow::Result<String> {
     let is_id = (4..=36).contains(&text.len()) && text.chars().all(|c| c.is_ascii_hexdigit() || c == '-');
     is_id.then(|| text.to_ascii_lowercase()).ok_or_else(|| {
-        let en =
-            "{} is no id; ids look like 019a2b3c-4d5e-7f60-8a9b-0c1d2e3f4a5b, and 4 or more characters of it will do";
+        let en = "{} is not an id; ids look like 019a2b3c-4d5e-7f60-8a9b-0c1d2e3f4a5b, and 4 or more characters of it \
+                  will do";
         let zh = "{} 不是编号；编号形如 019a2b3c-4d5e-7f60-8a9b-0c1d2e3f4a5b，写出前 4 个或更多字符即可";
         anyhow!("{}", tr_fill(en, zh, &[&format!("{text:?}")]))
     })
@@ -327,7 +327,7 @@ fn parse_beginning(text: &str) -> anyhow::Result<String> {
 /// Parses an id.
 fn parse_id(text: &str) -> anyhow::Result<Uuid> {
     text.parse().map_err(|_| {
-        let en = "{} is no id; ids look like 019a2b3c-4d5e-7f60-8a9b-0c1d2e3f4a5b";
+        let en = "{} is not an id; ids look like 019a2b3c-4d5e-7f60-8a9b-0c1d2e3f4a5b";
         let zh = "{} 不是编号；编号形如 019a2b3c-4d5e-7f60-8a9b-0c1d2e3f4a5b";
         anyhow!("{}", tr_fill(en, zh, &[&format!("{text:?}")]))
     })

@@ -32,7 +32,8 @@ impl CommandExit {
         }
     }
 
-    /// Returns the result of a command that wrote to stdout. A reader that closes the pipe (`daoyou … | head`) is no error.
+    /// Returns the result of a command that wrote to stdout. A reader that closes the pipe (`daoyou … | head`) is not
+    /// an error.
     pub fn of_output(written: io::Result<Self>) -> io::Result<Self> {
         match written {
             Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(Self::Ok),

@@ -21,7 +21,7 @@ pub fn read_text(file: &Path, limit: u64, what: &str) -> anyhow::Result<String> 
     };
     read.with_context(|| format!("{shown} cannot be read"))?;
     if text.len() as u64 > limit {
-        bail!("{shown} has more than {limit} bytes, which is no {what}");
+        bail!("{shown} has more than {limit} bytes, too many for a {what}");
     }
-    String::from_utf8(text).with_context(|| format!("{shown} is no text in UTF-8"))
+    String::from_utf8(text).with_context(|| format!("{shown} is not text in UTF-8"))
 }

@@ -18,14 +18,14 @@ use crate::cli::{Globals, LogsArgs, ShownLevel};
 use crate::home::{Home, LockError};
 use crate::logging;
 
-/// The most bytes of a file that are searched for its last lines.
+/// The maximum number of bytes of a file that are searched for its last lines.
 const SEARCHED: u64 = 16_000_000;
 /// The interval at which a file is checked for new lines.
 const PACE: Duration = Duration::from_millis(200);
 
 /// The place of the log.
 #[derive(Debug, PartialEq, Eq)]
-enum LogPlace {
+enum LogSource {
     File(PathBuf),
     /// The journal of systemd.
     Journal {
@@ -40,8 +40,8 @@ enum LogPlace {
 pub fn run(args: &LogsArgs, globals: &Globals) -> anyhow::Result<CommandExit> {
     let home = Home::locate(globals.home.clone())?;
     match find(&home)? {
-        LogPlace::Journal { is_system } => show_journal(args, is_system),
-        LogPlace::File(path) => {
+        LogSource::Journal { is_system } => show_journal(args, is_system),
+        LogSource::File(path) => {
             let shown = show_file(args, &path).map(|()| CommandExit::Ok);
             CommandExit::of_output(shown).with_context(|| path.display().to_string())
         }
@@ -49,16 +49,16 @@ pub fn run(args: &LogsArgs, globals: &Globals) -> anyhow::Result<CommandExit> {
 }
 
 /// Finds the log of the running gateway, or of the last one.
-fn find(home: &Home) -> anyhow::Result<LogPlace> {
+fn find(home: &Home) -> anyhow::Result<LogSource> {
     let own = home.dir().join(logging::FILE_NAME);
     if let Some(pid) = running(home)? {
         return of_process(pid, &own);
     }
     if let Some(is_system) = service::installed_for(home) {
-        return Ok(LogPlace::Journal { is_system });
+        return Ok(LogSource::Journal { is_system });
     }
     if own.is_file() {
-        return Ok(LogPlace::File(own));
+        return Ok(LogSource::File(own));
     }
     bail!(tr(
         "no gateway runs, and none has left a log: a gateway that chats on its terminal writes daoyou.log in its home, a service \
@@ -74,7 +74,7 @@ fn running(home: &Home) -> anyhow::Result<Option<u32>> {
         return Ok(None);
     }
     match home.lock_to_read() {
-        // Another command is no gateway.
+        // Another command is not a gateway.
         Ok(_) | Err(LockError::Held { is_temporary: true, .. }) => Ok(None),
         Err(LockError::Held { pid, .. }) => Ok(pid),
         Err(error) => Err(error.into()),
@@ -82,21 +82,21 @@ fn running(home: &Home) -> anyhow::Result<Option<u32>> {
 }
 
 /// Returns the place of a running gateway's log: its standard error, unless that is the terminal of a chat.
-fn of_process(pid: u32, own: &Path) -> anyhow::Result<LogPlace> {
+fn of_process(pid: u32, own: &Path) -> anyhow::Result<LogSource> {
     let process = Path::new("/proc").join(pid.to_string());
     let groups = fs::read_to_string(process.join("cgroup")).unwrap_or_default();
     if let Some(group) = groups.lines().find(|group| group.split('/').any(|part| part == unit_file::NAME)) {
-        return Ok(LogPlace::Journal { is_system: !group.contains("/user@") });
+        return Ok(LogSource::Journal { is_system: !group.contains("/user@") });
     }
     let errors = process.join("fd/2");
     let target = fs::read_link(&errors);
     if let Ok(target) = &target
         && target.is_file()
     {
-        return Ok(LogPlace::File(target.clone()));
+        return Ok(LogSource::File(target.clone()));
     }
     if target.as_ref().is_ok_and(|target| target.starts_with("/dev/")) && own.is_file() {
-        return Ok(LogPlace::File(own.to_owned()));
+        return Ok(LogSource::File(own.to_owned()));
     }
     let place = target.map_or_else(|_| errors.display().to_string(), |target| target.display().to_string());
     let (process, other) = (

@@ -22,7 +22,7 @@ const MAX_LINE: usize = 16 * 1024 * 1024;
 /// The time that a request waits for a restarting gateway, and the number of its tries.
 const RESTART_LIMIT: Duration = Duration::from_secs(10);
 const RESTART_INTERVAL: Duration = Duration::from_millis(100);
-/// The most pending requests of a client. Further ones get no response if the gateway stops.
+/// The maximum number of pending requests of a client. Further ones get no response if the gateway stops.
 const MAX_PENDING: usize = 1_000;
 /// The error if no gateway runs after [`RESTART_LIMIT`].
 const NO_GATEWAY: &str = "no gateway runs any more: start one with `daoyou gateway`, then call again";

@@ -10,7 +10,7 @@ use super::environment::CommandEnvironment;
 use super::files::read_text;
 use super::output::{CleanJson, print};
 use super::{CommandExit, output, render};
-use crate::cli::{MemoryCommand, MemoryOwner, Output};
+use crate::cli::{MemoryCommand, MemoryFilterArgs, Output};
 use crate::query::{MemoryChange, MemoryQuery, MemorySelection};
 use crate::text::one_line;
 
@@ -42,14 +42,14 @@ pub async fn run(command: &MemoryCommand, environment: &CommandEnvironment) -> a
             let memory = answer_request(MemoryQuery::Show(*id), environment).await?;
             print(&memory, *output, |out| print_memory(&memory, out))
         }
-        MemoryCommand::Show { id: None, whose, limit, output } => {
+        MemoryCommand::Show { id: None, filter, limit, output } => {
             let list =
-                answer_request(MemoryQuery::List { selection: selection(whose), limit: *limit }, environment).await?;
+                answer_request(MemoryQuery::List { selection: selection(filter), limit: *limit }, environment).await?;
             print(&list, *output, |out| render::table(&list, MEMORIES, "nothing is remembered", out))
         }
-        MemoryCommand::Search { query, whose, since, limit, output } => {
+        MemoryCommand::Search { query, filter, since, limit, output } => {
             let (text, since) = (query.clone(), since.clone());
-            let search = MemoryQuery::Search { text, selection: selection(whose), since, limit: Some(*limit) };
+            let search = MemoryQuery::Search { text, selection: selection(filter), since, limit: Some(*limit) };
             let hits = answer_request(search, environment).await?;
             print(&hits, *output, |out| print_hits(&hits, query, out))
         }
@@ -61,8 +61,8 @@ pub async fn run(command: &MemoryCommand, environment: &CommandEnvironment) -> a
             let forgotten = answer_request(MemoryChange::Forget(ids.clone()), environment).await?;
             print(&forgotten, *output, |out| print_forgotten(&forgotten, out))
         }
-        MemoryCommand::Export { whose, json: _ } => {
-            let lines = answer_request(MemoryQuery::Export(selection(whose)), environment).await?;
+        MemoryCommand::Export { filter, json: _ } => {
+            let lines = answer_request(MemoryQuery::Export(selection(filter)), environment).await?;
             print(&lines, Output { json: false }, |out| {
                 render::items(&lines).iter().try_for_each(|line| writeln!(out, "{}", CleanJson(line)))
             })
@@ -75,8 +75,8 @@ pub async fn run(command: &MemoryCommand, environment: &CommandEnvironment) -> a
     }
 }
 
-fn selection(whose: &MemoryOwner) -> MemorySelection {
-    MemorySelection { owner: whose.owner.clone(), kind: whose.kind.clone() }
+fn selection(filter: &MemoryFilterArgs) -> MemorySelection {
+    MemorySelection { owner: filter.owner.clone(), kind: filter.kind.clone() }
 }
 
 async fn add(fields: Value, output: Output, environment: &CommandEnvironment) -> anyhow::Result<CommandExit> {

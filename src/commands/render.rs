@@ -96,12 +96,12 @@ pub const CHANNELS: TableColumns = &[
     ("LAST ERROR", "error"),
 ];
 
-/// The most characters of a cell.
+/// The maximum length, in characters, of a cell.
 const CELL_LIMIT: usize = 48;
 /// The columns of a line of the arguments of a call, and the spaces before it.
 const ARGUMENTS_WIDTH: usize = 76;
 const ARGUMENTS_INDENT: &str = "    ";
-/// The most characters of the reason for a skipped message.
+/// The maximum number of characters of the reason for a skipped message.
 const REASON_LIMIT: usize = 160;
 
 /// Returns the items of an array; any other value has none.

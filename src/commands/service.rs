@@ -17,7 +17,7 @@ use super::output::tr;
 use super::render;
 use super::translation::{tr_fill, translate, translate_fault};
 use super::unit_file::{NAME, SYSTEM_HOME, UnitFile, runs_home, sets_variable};
-use crate::cli::{Globals, ServiceChange, ServiceCommand, ServiceScope};
+use crate::cli::{Globals, ServiceCommand, ServiceInstallArgs, ServiceScope};
 use crate::config::{self, ConfigFault};
 use crate::home::Home;
 use crate::text::shell_word;
@@ -87,10 +87,10 @@ fn run_to(command: &ServiceCommand, globals: &Globals, mut out: &mut impl Write)
             }
             let done = run_steps(&uninstall(&target), change.dry_run, out)?;
             if done && !change.dry_run && target.is_system {
-                writeln!(out, "What it kept stays: {SYSTEM_HOME}, and the user {USER}. To remove them, too:")?;
+                writeln!(out, "Kept: {SYSTEM_HOME} and the user {USER}. To remove them, too:")?;
                 writeln!(out, "  rm -r {SYSTEM_HOME} && userdel {USER}")?;
             } else if done && !change.dry_run {
-                writeln!(out, "What it kept stays in its home.")?;
+                writeln!(out, "The home of the gateway is kept.")?;
             }
             Ok(if done { CommandExit::Ok } else { CommandExit::Failed })
         }
@@ -154,7 +154,7 @@ impl ServiceTarget {
     fn user() -> anyhow::Result<Self> {
         let set = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
         let config = set("XDG_CONFIG_HOME").or_else(|| std::env::home_dir().map(|home| home.join(".config")));
-        let config = config.context("there is no place for a user's unit: neither XDG_CONFIG_HOME nor HOME is set")?;
+        let config = config.context("the folder for user units is unknown: neither XDG_CONFIG_HOME nor HOME is set")?;
         Ok(Self { is_system: false, unit: config.join("systemd/user").join(NAME) })
     }
 
@@ -167,16 +167,17 @@ impl ServiceTarget {
         }
     }
 
-    /// Does the same as [`Self::select`], but prefers an existing unit if no option is given.
+    /// Returns the target of the options. The default is an existing unit of the system, or else that of
+    /// [`Self::select`].
     fn find(scope: ServiceScope) -> anyhow::Result<Self> {
         let selected = Self::select(scope)?;
         let is_open = !scope.system && !scope.user;
         Ok(if is_open && !selected.unit.exists() && Self::system().unit.exists() { Self::system() } else { selected })
     }
 
-    fn require_root(&self, change: &ServiceChange) -> anyhow::Result<()> {
+    fn require_root(&self, change: &ServiceInstallArgs) -> anyhow::Result<()> {
         if self.is_system && !change.dry_run && !rustix::process::geteuid().is_root() {
-            bail!("a service of the system is root's to change: use sudo, or --user for a service of your own");
+            bail!("only root can change a system service: use sudo, or --user for your own service");
         }
         Ok(())
     }
@@ -188,13 +189,13 @@ impl ServiceTarget {
 
     fn print_next_steps(&self, out: &mut impl Write) -> io::Result<()> {
         let user = if self.is_system { "" } else { "--user " };
-        writeln!(out, "\nThe gateway runs. Look after it with:")?;
+        writeln!(out, "\nThe gateway runs. Manage it with:")?;
         writeln!(out, "  systemctl {user}status daoyou      journalctl {user}-u daoyou -f")?;
         if self.is_system {
-            writeln!(out, "Its settings are {SYSTEM_HOME}/config.toml; after a change: systemctl reload daoyou")?;
-            writeln!(out, "Its other commands are for its user: sudo -u {USER} daoyou --home {SYSTEM_HOME} status")
+            writeln!(out, "Its settings are in {SYSTEM_HOME}/config.toml; after a change: systemctl reload daoyou")?;
+            writeln!(out, "Run other commands as its user: sudo -u {USER} daoyou --home {SYSTEM_HOME} status")
         } else {
-            writeln!(out, "It ends when you log out, unless you say: loginctl enable-linger")
+            writeln!(out, "It stops when you log out, unless you run: loginctl enable-linger")
         }
     }
 
@@ -351,12 +352,12 @@ fn run_steps(plan: &[ServiceStep], dry_run: bool, out: &mut impl Write) -> anyho
         }
         let Err(error) = step.run() else { continue };
         writeln!(super::output::stderr(), "daoyou: {error:#}")?;
-        writeln!(super::output::stderr(), "What is left to do by hand:")?;
+        writeln!(super::output::stderr(), "Remaining steps to do by hand:")?;
         for left in &plan[number..] {
             writeln!(super::output::stderr(), "  {left}")?;
         }
         if plan[number..].iter().any(|left| matches!(left, ServiceStep::Write { .. })) {
-            writeln!(super::output::stderr(), "What is to be written is shown by: daoyou service install --dry-run")?;
+            writeln!(super::output::stderr(), "To see what is to be written: daoyou service install --dry-run")?;
         }
         return Ok(false);
     }

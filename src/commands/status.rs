@@ -23,7 +23,7 @@ const COLUMNS: TableColumns = &[
     ("A MILLION TOKENS", "price"),
 ];
 
-/// The most models that are listed for a service.
+/// The maximum number of models that are listed for a service.
 const NAMES: usize = 500;
 
 /// The width of a label, in columns.
@@ -79,7 +79,7 @@ pub fn status(status: &Value, mut out: impl Write) -> io::Result<()> {
         writeln!(out, "{label}{}: {}", text(&loss["at"]), translate(&text(&loss["what"])))?;
     }
     if !losses.is_empty() {
-        writeln!(out, "          {} daoyou status --acknowledge", tr("put this away with:", "确认后不再显示："))?;
+        writeln!(out, "          {} daoyou status --acknowledge", tr("to dismiss this notice:", "确认后不再显示："))?;
     }
     write_lines(label("channels", "渠道"), &status["channels"], channel_line, &mut out)?;
     queues(status, &mut out)?;
@@ -87,7 +87,7 @@ pub fn status(status: &Value, mut out: impl Write) -> io::Result<()> {
     let turns = if today["turns"] == 1 { "{} turn, {}" } else { "{} turns, {}" };
     let summaries = [
         (label("jobs", "任务"), jobs(&status["jobs"])),
-        (label("today", "今天"), Some(tr_fill(turns, "{} 轮，{}", &[&today["turns"], &render::used(today)]))),
+        (label("today", "今天"), Some(tr_fill(turns, "{} 个回合，{}", &[&today["turns"], &render::used(today)]))),
         (label("heartbeat", "心跳"), heartbeat(&status["heartbeat"])),
         (label("memory", "记忆"), memory(&status["memory"])),
         (label("caches", "缓存"), caches(&status["caches"])),
@@ -96,7 +96,7 @@ pub fn status(status: &Value, mut out: impl Write) -> io::Result<()> {
         summary.into_iter().try_for_each(|summary| writeln!(out, "{label}{summary}"))?;
     }
     write_lines(label("runs", "后台"), &status["processes"], process_line, &mut out)?;
-    write_lines(label("turns", "轮次"), &status["last_turns"], |turn| turn_line(turn, is_up(status)), &mut out)
+    write_lines(label("turns", "回合"), &status["last_turns"], |turn| turn_line(turn, is_up(status)), &mut out)
 }
 
 /// Writes a line for each item of a list, the first one with `lead`.
@@ -392,21 +392,19 @@ pub fn models(found: &Value, mut out: impl Write) -> io::Result<()> {
 /// Writes the faults and the models of a service.
 fn provider_notes(row: &Value, mut out: impl Write) -> io::Result<()> {
     let name = text(&row["name"]);
-    if let Some(error) = row["error"].as_str() {
-        writeln!(out, "\n{}", tr_fill("{}: {}", "{}：{}", &[&name, &error]))?;
-    }
-    if let Some(failure) = row["last_failure"].as_str() {
-        writeln!(out, "\n{}", last_failure(&row["name"], failure))?;
-    }
-    if let Some(model) = row["answers"].as_str() {
-        writeln!(out, "\n{}", tr_fill("{} answers as {}", "{} 以 {} 响应", &[&name, &model]))?;
-    }
-    if let Some(error) = row["call_error"].as_str().filter(|error| Some(*error) != row["error"].as_str()) {
-        writeln!(out, "\n{}", tr_fill("{} does not answer: {}", "{} 没有响应：{}", &[&name, &error]))?;
-    }
-    if row["circuit"].as_str().is_some_and(|state| state != "closed") {
-        let fails = tr_fill("{} fails again and again: {}", "{} 连续失败：{}", &[&name, &circuit_words(row)]);
-        writeln!(out, "\n{fails}")?;
+    let [error, failure, answers, call_error, circuit] =
+        ["error", "last_failure", "answers", "call_error", "circuit"].map(|key| row[key].as_str());
+    let call_error = call_error.filter(|_| call_error != error);
+    let circuit = circuit.filter(|state| *state != "closed").map(|_| circuit_words(row));
+    let notes = [
+        error.map(|error| tr_fill("{}: {}", "{}：{}", &[&name, &error])),
+        failure.map(|failure| last_failure(&row["name"], failure)),
+        answers.map(|model| tr_fill("{} answers as {}", "{} 以 {} 响应", &[&name, &model])),
+        call_error.map(|error| tr_fill("{} does not answer: {}", "{} 没有响应：{}", &[&name, &error])),
+        circuit.map(|state| tr_fill("{} fails again and again: {}", "{} 连续失败：{}", &[&name, &state])),
+    ];
+    for note in notes.iter().flatten() {
+        writeln!(out, "\n{note}")?;
     }
     let Some(models) = row["models"].as_array() else { return Ok(()) };
     writeln!(out, "\n{}", tr_fill("{} lists {} models", "{} 列出 {} 个模型", &[&name, &models.len()]))?;

@@ -18,7 +18,7 @@ use crate::text::nearest;
 
 /// The largest arguments from standard input, in bytes.
 const ARGUMENTS_LIMIT: u64 = 10_000_000;
-/// The least similarity (1 is equal) for a suggestion.
+/// The minimum similarity (1 is equal) for a suggestion.
 const MIN_SIMILARITY: f64 = 0.5;
 /// The width of a rendered result, in columns.
 const COLUMNS: usize = 100;
@@ -87,7 +87,7 @@ fn print_unknown(list: &Value, name: &str) {
     });
     let near = nearest::nearest(&name.to_lowercase(), names, nearest::BY_EDITS, MIN_SIMILARITY);
     let near = near.map(|near| format!("; {} {near}", tr("did you mean", "你是否想用"))).unwrap_or_default();
-    print_note(format_args!("daoyou: {name:?} {}{near}", tr("is no tool", "不是工具")));
+    print_note(format_args!("daoyou: {name:?} {}{near}", tr("is not a tool", "不是工具")));
 }
 
 /// Prints that a tool is disabled, in place of its result.
@@ -118,7 +118,7 @@ async fn run_by_hand(
         Err(error) => Some(format!(": {error}")),
     };
     if let Some(wrong) = wrong {
-        print_note(format_args!("daoyou: {}{wrong}", tr("the arguments are no JSON object", "参数不是 JSON 对象")));
+        print_note(format_args!("daoyou: {}{wrong}", tr("the arguments are not a JSON object", "参数不是 JSON 对象")));
         return Ok(CommandExit::Usage);
     }
     let run = ManualToolRun {

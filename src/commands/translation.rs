@@ -118,19 +118,19 @@ mod tests {
         for (english, chinese) in [
             ("1.2 GB are free", Some("剩余 1.2 GB")),
             ("within 3 s of openai's", Some("与 openai 相差不超过 3 秒")),
-            ("unknown key; the nearest known key is agent.model", Some("没有这个键；最接近的是 agent.model")),
-            ("the value is a text", Some("这里是文本")),
+            ("unknown key; the nearest known key is agent.model", Some("未知的键；最接近的键是 agent.model")),
+            ("the value is a text", Some("此处的值是文本")),
             ("there is no folder /a: make it with `mkdir -p /a`", Some("没有文件夹 /a：请先运行 `mkdir -p /a`")),
             ("it answers, but not now: it cannot be reached: x", Some("有响应，但暂时不可用：无法连接：x")),
             (
                 "no gateway runs; /webhook/demo: not tried, as no gateway serves it; no callback_url: replies are picked up",
-                Some("网关未运行；/webhook/demo：没有网关提供服务，未尝试；未设置 callback_url：回答由对方来取"),
+                Some("网关未运行；/webhook/demo：没有网关提供服务，未尝试；未设置 callback_url：回复由对方自行取回"),
             ),
             (
                 "running; /webhook/demo answers at 127.0.0.1:1 (OPTIONS: 405 Method Not Allowed); no callback_url: replies \
                  are picked up",
                 Some(
-                    "运行中；/webhook/demo 在 127.0.0.1:1 响应（OPTIONS：405 Method Not Allowed）；未设置 callback_url：回答由对方来取",
+                    "运行中；/webhook/demo 在 127.0.0.1:1 响应（OPTIONS：405 Method Not Allowed）；未设置 callback_url：回复由对方自行取回",
                 ),
             ),
             ("a can be reached (1); b can be reached (2)", Some("可以连接 a（1）；可以连接 b（2）")),
@@ -148,7 +148,7 @@ mod tests {
                 "/h/config.toml: it holds a secret, and every user of this machine can read it: chmod 600 /h/config.toml",
                 Some("/h/config.toml：其中有密钥，而本机所有用户都能读取它：chmod 600 /h/config.toml"),
             ),
-            ("no provider is called \"foo\"; there are a, b", Some("没有名为 \"foo\" 的服务商；现有：a, b")),
+            ("unknown provider \"foo\"; available: a, b", Some("没有名为 \"foo\" 的服务商；现有：a, b")),
             ("24 messages can be found", Some("可以搜索到 24 条消息")),
             (
                 "set agent.model = \"p/x\"; `daoyou models p` lists them",
@@ -164,7 +164,7 @@ mod tests {
             ),
             (
                 "HEARTBEAT.md:3: the schedule \"every month\" is not understood: understood \"every month\", but say on which day",
-                Some("HEARTBEAT.md:3：未能识别时间 \"every month\"：听懂了 \"every month\"：请说明是哪一天"),
+                Some("HEARTBEAT.md:3：未能识别时间 \"every month\"：已识别 \"every month\"，问题是：请说明是哪一天"),
             ),
             (
                 "/a/b.tar already exists: choose another name, or overwrite it with --force",
@@ -177,7 +177,7 @@ mod tests {
             ),
             (
                 "w: 3 of its 6 entries, from 4 on: a backup takes at most 5 entries of w",
-                Some("w：其 6 项中自 4 起的 3 项：备份最多包含 w 的 5 项"),
+                Some("w：从 4 起的 3 项（共 6 项）未备份：w 最多备份 5 项"),
             ),
             (
                 "/h/c.toml:5: providers.p.api_key: a systemd credential can be read only in the service: \

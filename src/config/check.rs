@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Component, Path};
 use std::time::Duration;
 
-use daoyou_channels::settings::{Secret, SettingFault, Span, join_key, quoted};
+use daoyou_channels::settings::{HumanDuration, Secret, SettingFault, join_key, quoted};
 use daoyou_channels::webhook::{Verify, WebhookConfig};
 use reqwest::Url;
 use reqwest::header::{HeaderName, HeaderValue};
@@ -79,8 +79,8 @@ impl ConfigChecker<'_> {
             let wrong = match time_zone(&agent.timezone) {
                 // Not the error itself, which names forms that only jobs accept.
                 Err(_) => match similar_time_zone(&agent.timezone) {
-                    Some(meant) => format!("{name} is no known time zone; did you mean {meant:?}?"),
-                    None => format!("{name} is no known time zone"),
+                    Some(meant) => format!("{name} is not a known time zone; did you mean {meant:?}?"),
+                    None => format!("{name} is not a known time zone"),
                 },
                 Ok(zone) if zone.iana_name().is_some() => format!("{name} has spaces around it"),
                 Ok(_) => format!("{name} is an offset, which knows no daylight saving time"),
@@ -119,12 +119,12 @@ impl ConfigChecker<'_> {
             // An absolute path may lie in the workspace.
             let leads_out = Path::new(path).components().any(|part| part == Component::ParentDir);
             if path.trim().is_empty() || leads_out {
-                let wrong = format!("{} is no path in the workspace", quoted(path));
+                let wrong = format!("{} is not a path in the workspace", quoted(path));
                 self.fault(&["tools.strangers_read"], wrong, "paths relative to the workspace, such as \"public\"");
             }
         }
         for name in config.tools.exec.env.iter().filter(|name| name.is_empty() || name.contains('=')) {
-            let wrong = format!("{} is no name of an environment variable", quoted(name));
+            let wrong = format!("{} is not the name of an environment variable", quoted(name));
             self.fault(&["tools.exec.env"], wrong, "names such as \"RUST_LOG\"; the values are those of the gateway");
         }
         let memory = &config.memory;
@@ -153,7 +153,8 @@ impl ConfigChecker<'_> {
         for (header, value) in &provider.headers {
             let key = join_key(&join_key(key, "headers"), header);
             if HeaderName::from_bytes(header.as_bytes()).is_err() {
-                self.fault(&[&key], format!("{} is no name of a header", quoted(header)), "a name such as X-Title");
+                let wrong = format!("{} is not the name of a header", quoted(header));
+                self.fault(&[&key], wrong, "a name such as X-Title");
             }
             self.sendable(&key, value);
         }
@@ -304,7 +305,7 @@ impl ConfigChecker<'_> {
                 let allowed = format!("{}, or webhook:NAME of a [channels.webhook.NAME]", CHANNELS.join(", "));
                 self.fault(
                     &[&join_key("approval.channels", name)],
-                    format!("{} is no channel", quoted(name)),
+                    format!("{} is not a channel", quoted(name)),
                     &allowed,
                 );
             }
@@ -329,7 +330,7 @@ impl ConfigChecker<'_> {
     fn vector_model(&mut self, key: &str, text: &str) {
         const ALLOWED: &str = "\"PROVIDER/MODEL\" such as \"openai/text-embedding-3-small\", or \"\"";
         if matches!(text, "auto" | "offline") {
-            self.fault(&[key], format!("{} makes no vectors", quoted(text)), ALLOWED);
+            self.fault(&[key], format!("{} does not support embeddings", quoted(text)), ALLOWED);
         } else if !text.is_empty() && !is_model(text) {
             self.fault(&[key], format!("{} names no provider and model", quoted(text)), ALLOWED);
         }
@@ -359,7 +360,7 @@ impl ConfigChecker<'_> {
 
     fn name(&mut self, key: &str, name: &str) {
         if !is_valid_name(name) {
-            let wrong = format!("{} is no valid name", quoted(name));
+            let wrong = format!("{} is not a valid name", quoted(name));
             let allowed = format!("1 to {MAX_NAME} of the letters a-z, A-Z, digits, '-', '_' and '.'");
             self.fault(&[key], wrong, &allowed);
         }
@@ -371,7 +372,7 @@ impl ConfigChecker<'_> {
         if !whole || url.trim() != url || !Url::parse(url).is_ok_and(|url| url.has_host()) {
             self.fault(
                 &[key],
-                "the value is no web address",
+                "the value is not a web address",
                 "an address that starts with \"https://\" or \"http://\"",
             );
         }
@@ -398,7 +399,7 @@ impl ConfigChecker<'_> {
         }
     }
 
-    fn not_zero(&mut self, key: &str, span: Span) {
+    fn not_zero(&mut self, key: &str, span: HumanDuration) {
         if span.0 == Duration::ZERO {
             self.fault(&[key], "the duration is zero", "a duration above 0 such as \"90s\" or \"10m\"");
         }
@@ -441,7 +442,7 @@ fn notify(config: &Config) -> Result<(), String> {
         && let Some(SettingShape::Table(channels, _)) = tables.get("channels")
         && !channels.contains_key(channel)
     {
-        return Err(format!("{} is no channel", quoted(channel)));
+        return Err(format!("{} is not a channel", quoted(channel)));
     }
     Ok(())
 }

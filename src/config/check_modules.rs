@@ -1,7 +1,7 @@
 //! Checks of single modules' sections that the types of their values cannot express.
 
 use daoyou_channels::email::is_address;
-use daoyou_channels::settings::{ByteSize, SettingFault, Span, join_key, quoted};
+use daoyou_channels::settings::{ByteSize, HumanDuration, SettingFault, join_key, quoted};
 use daoyou_channels::webhook::Verify;
 
 use super::settings::{Config, GatewayConfig};
@@ -9,10 +9,10 @@ use crate::cron::heartbeat::ActiveHours;
 use crate::http::{AllowedHosts, parse_network};
 use crate::mcp::McpServerConfig;
 
-/// The least length, in characters, of a token for a server that other machines can reach.
+/// The minimum length, in characters, of a token for a server that other machines can reach.
 const MIN_TOKEN: usize = 16;
 
-/// The least memory for bodies: two of the API's largest bodies.
+/// The minimum memory for bodies: two of the API's largest bodies.
 const MIN_BODY_BUDGET: ByteSize = ByteSize(4_200_000);
 
 const EMAIL: &str = "channels.email";
@@ -102,7 +102,7 @@ fn listening(gateway: &GatewayConfig) -> Option<SettingFault> {
 fn heartbeat(config: &Config) -> Vec<SettingFault> {
     let heartbeat = &config.heartbeat;
     let mut found = Vec::new();
-    if !(Span::from_secs(1)..=Span::from_secs(86_400)).contains(&heartbeat.every) {
+    if !(HumanDuration::from_secs(1)..=HumanDuration::from_secs(86_400)).contains(&heartbeat.every) {
         let wrong = format!("{} is too short or too long", heartbeat.every);
         found.push(SettingFault::new(&["heartbeat.every"], wrong, "from \"1s\" to \"1d\""));
     }
@@ -148,7 +148,7 @@ fn email(config: &Config) -> Vec<SettingFault> {
     // An entry without an address has a fault of its own already.
     let named = email_owners(config).filter(|(_, owner)| !owner.is_empty());
     let owners = named.filter(|(_, owner)| !is_address(owner)).map(|(number, owner)| {
-        let wrong = format!("entry {number} is \"email:\" and {}, which is no address", quoted(owner));
+        let wrong = format!("entry {number} is \"email:\" and {}, which is not an address", quoted(owner));
         SettingFault::new(&["owner.identities"], wrong, OWNER_ADDRESS)
     });
     in_table(EMAIL, config.channels.email.faults()).chain(owners).chain(email_notify(config)).collect()
@@ -165,7 +165,7 @@ fn email_notify(config: &Config) -> Option<SettingFault> {
     let chat = config.owner.notify.strip_prefix("email:").filter(|chat| !chat.is_empty())?;
     let is_thread = chat.starts_with('<') && chat.ends_with('>') && chat.contains('@');
     if !is_address(chat) && !is_thread {
-        let wrong = format!("{} is no address", quoted(chat));
+        let wrong = format!("{} is not an address", quoted(chat));
         return Some(SettingFault::new(&["owner.notify"], wrong, OWNER_ADDRESS));
     }
     (!config.channels.email.enabled).then(|| {

@@ -331,11 +331,11 @@ fn read_file(source: ConfigSource<'_>) -> Result<(String, u32), ReadFailure> {
 /// because there may never be one.
 ///
 /// # Errors
-/// The pipe cannot be read, or nobody has written it to its end within `patience`.
-pub(super) fn read_pipe(path: &Path, patience: Duration) -> io::Result<Vec<u8>> {
+/// The pipe cannot be read, or nobody has written it to its end within `timeout`.
+pub(super) fn read_pipe(path: &Path, timeout: Duration) -> io::Result<Vec<u8>> {
     let mut pipe = OpenOptions::new().read(true).custom_flags(OFlags::NONBLOCK.bits().cast_signed()).open(path)?;
     let (begun, mut had_writer, mut bytes) = (Instant::now(), false, Vec::new());
-    while begun.elapsed() < patience {
+    while begun.elapsed() < timeout {
         match pipe.by_ref().take(MAX_BYTES + 1 - bytes.len() as u64).read_to_end(&mut bytes) {
             // There is a writer, which has not written all of it yet.
             Err(error) if error.kind() == ErrorKind::WouldBlock => had_writer = true,

@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::path::Path;
 use std::time::Duration;
 
-use daoyou_channels::settings::{ByteSize, Span, join_key, quoted};
+use daoyou_channels::settings::{ByteSize, HumanDuration, join_key, quoted};
 use daoyou_channels::webhook::Rate;
 use serde_json::{Map, Value};
 use toml::Spanned;
@@ -134,7 +134,10 @@ impl<'a> ConfigReader<'a> {
             SettingShape::Bool | SettingShape::Int { .. } | SettingShape::Float { .. } => {
                 match DeValue::parse(value.trim()) {
                     Ok(written) => self.value(shape, &key, &written, &at),
-                    Err(_) => self.wrong(origin.clone(), &key, format!("{} is no such value", quoted(value)), shape),
+                    Err(_) => {
+                        let wrong = format!("{} is not a valid value", quoted(value));
+                        self.wrong(origin.clone(), &key, wrong, shape)
+                    }
                 }
             }
             SettingShape::List(_) | SettingShape::OneOrMany(_) => {
@@ -291,14 +294,14 @@ impl<'a> ConfigReader<'a> {
                     .map_or(String::new(), |near| format!("; the nearest known is {near:?}"));
                 self.wrong(origin, key, format!("{} is not known{near}", quoted(text)), shape)
             }
-            SettingShape::Duration => match text.parse::<Span>() {
+            SettingShape::Duration => match text.parse::<HumanDuration>() {
                 Ok(span) if span.0 <= LONGEST => Some(Value::from(text)),
                 Ok(_) => self.wrong(origin, key, format!("{} is longer than a century", quoted(text)), shape),
-                Err(_) => self.wrong(origin, key, format!("{} is no duration", quoted(text)), shape),
+                Err(_) => self.wrong(origin, key, format!("{} is not a duration", quoted(text)), shape),
             },
             SettingShape::Size => match text.parse::<ByteSize>() {
                 Ok(_) => Some(Value::from(text)),
-                Err(_) => self.wrong(origin, key, format!("{} is no size", quoted(text)), shape),
+                Err(_) => self.wrong(origin, key, format!("{} is not a size", quoted(text)), shape),
             },
             SettingShape::Rate => match text.parse::<Rate>() {
                 Ok(_) => Some(Value::from(text)),

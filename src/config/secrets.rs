@@ -43,6 +43,9 @@ impl SecretResolver<'_> {
 
     /// Returns the secret that `text` refers to, and a warning if it is not protected well enough. The error never contains a
     /// secret.
+    ///
+    /// # Errors
+    /// The variable, file or credential is missing, unreadable or empty, or the reference is misspelled.
     pub fn resolve(&self, text: &str) -> Result<(FoundSecret, Option<String>), String> {
         let mut is_literal = false;
         let (value, warning) = if let Some(name) = text.strip_prefix("env:") {
@@ -63,7 +66,7 @@ impl SecretResolver<'_> {
         } else if let Some(name) = text.strip_prefix("cred:") {
             let folder = self.env.get("CREDENTIALS_DIRECTORY").ok_or(NO_CREDENTIALS)?;
             if name.is_empty() || name.contains('/') || name.starts_with('.') {
-                return Err(format!("{name:?} is no name of a credential"));
+                return Err(format!("{name:?} is not the name of a credential"));
             }
             (read(&Path::new(folder).join(name))?.0, None)
         } else if let Some(kind) = misspelled_reference(text) {
@@ -142,7 +145,7 @@ mod tests {
             ("file:empty", Err("empty")),
             ("file:binary", Err("UTF-8")),
             ("file:.", Err("is not a file")),
-            ("cred:../key", Err("no name")),
+            ("cred:../key", Err("not the name")),
             ("", Err("empty")),
             ("ENV:KEY", Err("begins with \"env:\" in small letters")),
             (" env:KEY", Err("begins with \"env:\"")),

@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 
 use daoyou_channels::cli::CliConfig;
 use daoyou_channels::email::EmailConfig;
-use daoyou_channels::settings::{ByteSize, Secret, Span};
+use daoyou_channels::settings::{ByteSize, HumanDuration, Secret};
 use daoyou_channels::webhook::WebhookConfig;
 use indexmap::IndexMap;
 use schemars::JsonSchema;
@@ -41,7 +41,7 @@ pub struct Config {
     pub identities: BTreeMap<String, Vec<String>>,
     pub tools: ToolsConfig,
     pub skills: SkillsConfig,
-    /// Agents beside the built-in ones, by name.
+    /// Agents in addition to the built-in ones, by name.
     pub agents: BTreeMap<String, AgentDefinition>,
     /// Which agent answers in which chats: the first that fits.
     pub routes: Vec<RouteConfig>,
@@ -65,7 +65,7 @@ pub struct GatewayConfig {
     /// What callers of the API must show; absent is the one in the file `token`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub token: Option<Secret>,
-    /// Names that the server answers to, beside those of loopback and its own address.
+    /// Names that the server answers to, in addition to those of loopback and its own address.
     pub hosts: Vec<String>,
     /// Connections that may be open at once.
     #[schemars(range(min = 16, max = 1_000_000))]
@@ -78,8 +78,8 @@ pub struct GatewayConfig {
     pub trusted_proxies: Vec<String>,
     pub tls: TlsConfig,
     /// How long running turns may go on after SIGTERM.
-    #[default(Span::from_secs(30))]
-    pub drain_timeout: Span,
+    #[default(HumanDuration::from_secs(30))]
+    pub drain_timeout: HumanDuration,
     /// Unfinished messages of one session; one more is answered 429.
     #[schemars(range(min = 1))]
     #[default = 1_000]
@@ -97,11 +97,14 @@ pub struct GatewayConfig {
 impl GatewayConfig {
     /// Returns [`Self::listen`] as an address; `localhost` is 127.0.0.1. Other names are not resolved, so that it is known before
     /// the start whether other machines can reach the server.
+    ///
+    /// # Errors
+    /// The text is not an IP address (or `localhost`) with a port.
     pub fn listen_addr(&self) -> Result<SocketAddr, String> {
         let local = self.listen.strip_prefix("localhost:").and_then(|port| port.parse().ok());
         match local {
             Some(port) => Ok((Ipv4Addr::LOCALHOST, port).into()),
-            None => self.listen.parse().map_err(|_| format!("{:?} is no address with a port", self.listen)),
+            None => self.listen.parse().map_err(|_| format!("{:?} is not an address with a port", self.listen)),
         }
     }
 }

@@ -9,9 +9,9 @@ use serde_json::{Map, Value};
 use super::settings::Config;
 use crate::text::nearest;
 
-/// The least similarity (1 is equal) for which a key of the same table is suggested.
+/// The minimum similarity (1 is equal) for which a key of the same table is suggested.
 const ALIKE: f64 = 0.6;
-/// The least similarity for which one name counts as a misspelling of the other.
+/// The minimum similarity for which one name counts as a misspelling of the other.
 const NEARLY_EQUAL: f64 = 0.75;
 
 /// The shape of a key's value.
@@ -248,7 +248,7 @@ mod tests {
         ];
         for (path, name, expected) in table {
             let SettingShape::Table(keys, _) = (if path.is_empty() { SettingShape::config() } else { at(path) }) else {
-                panic!("{path} is no table")
+                panic!("{path} is not a table")
             };
             assert_eq!(
                 nearest_key(SettingShape::config(), path, keys, name).as_deref(),

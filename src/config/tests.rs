@@ -333,7 +333,10 @@ fn a_warning_names_mail_that_will_not_be_answered() {
                 [owner]\nidentities = [\"email:me@example.org\"]\n";
     let loaded = read(text.as_bytes(), &[]).unwrap();
     let warnings = loaded.warnings.iter().filter(|warning| !warning.contains("chmod")).collect::<Vec<_>>();
-    assert!(warnings[0].contains("config.toml:1: channels.email.consent_granted: the channel rests"), "{warnings:?}");
+    assert!(
+        warnings[0].contains("config.toml:1: channels.email.consent_granted: the channel is inactive"),
+        "{warnings:?}"
+    );
     assert!(warnings[1].contains("config.toml:6: channels.email.allow_from: \"me@example.org\" is in"), "{warnings:?}");
     assert_eq!(warnings.len(), 2);
 }

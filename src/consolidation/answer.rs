@@ -7,7 +7,7 @@ use super::part::ConversationPart;
 use super::transcript::{LineAuthor, TranscriptLine};
 use crate::chat::ToolSpec;
 use crate::llm::ChatResponse;
-use crate::memory::{MemoryKind, MemoryOrigin, MemorySource, NewMemoryEntry, Owner};
+use crate::memory::{MemoryKind, MemoryOrigin, MemoryOwner, MemorySource, NewMemoryEntry};
 use crate::text::{one_line, think};
 
 /// The tool that the model answers with.
@@ -15,7 +15,7 @@ const SAVE: &str = "save_memory";
 
 /// The longest summary, in characters.
 pub(super) const SUMMARY_CHARS: usize = 4_000;
-/// The most memories of each kind in one answer, and the longest of each, in characters.
+/// The maximum number of memories of each kind in one answer, and the longest of each, in characters.
 const FACTS: usize = 30;
 const PREFERENCES: usize = 20;
 const CASES: usize = 5;
@@ -185,14 +185,18 @@ fn case(value: &Value, part: &ConversationPart) -> Option<Result<ExtractedMemory
 }
 
 /// Creates an entry without a name, with the owner and the source of a speaker's message.
-fn entry_of((owner, source): (Owner, MemorySource), kind: MemoryKind, text: String) -> NewMemoryEntry {
+fn entry_of((owner, source): (MemoryOwner, MemorySource), kind: MemoryKind, text: String) -> NewMemoryEntry {
     let entry = NewMemoryEntry::new(owner, kind, text, MemoryOrigin::Noticed);
     NewMemoryEntry { source: Some(source), confidence: CONFIDENCE, ..entry }
 }
 
 /// Returns the owner and the source of the message that states `text`. Only statements of a person who has a memory are
 /// accepted.
-fn find_speaker(text: &str, number: &Value, part: &ConversationPart) -> Result<(Owner, MemorySource), RejectReason> {
+fn find_speaker(
+    text: &str,
+    number: &Value,
+    part: &ConversationPart,
+) -> Result<(MemoryOwner, MemorySource), RejectReason> {
     let place = self::number(number).and_then(|number| usize::try_from(number.checked_sub(1)?).ok());
     let named = place.map_or(Err(RejectReason::NoMessage), |place| check_message(text, place, part, true));
     // With several people, the answer must name the message. With one person, a search can find it.
@@ -215,7 +219,7 @@ fn check_message<'a>(
     place: usize,
     part: &'a ConversationPart,
     is_named: bool,
-) -> Result<(Owner, &'a TranscriptLine), RejectReason> {
+) -> Result<(MemoryOwner, &'a TranscriptLine), RejectReason> {
     let line = part.lines.get(place).ok_or(RejectReason::NoMessage)?;
     let LineAuthor::Person { owner: Some(owner), recalled, name } = &line.author else {
         return Err(RejectReason::NoOwner);

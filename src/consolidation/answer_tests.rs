@@ -6,7 +6,7 @@ use crate::store::messages::Ownership;
 use crate::store::session_memory::SessionMemory;
 
 fn person(owner: Option<&str>, recalled: &str) -> LineAuthor {
-    let owner = owner.map(Owner::from_stored);
+    let owner = owner.map(MemoryOwner::from_stored);
     LineAuthor::Person { owner, name: "ann".to_owned(), recalled: recalled.to_owned() }
 }
 

@@ -17,7 +17,7 @@ use crate::store::session_memory::{self, SessionMemory};
 use crate::store::{Connection, StoreError, notes, now_ms};
 use crate::turn::progress::ModelSpending;
 
-/// The most consecutive failed tries. After them, an extract replaces the summary.
+/// The maximum number of consecutive failed tries. After them, an extract replaces the summary.
 pub(super) const MAX_TRIES: i64 = 3;
 /// The waits after the first and the second failed try.
 const FIRST_WAIT_MS: i64 = 60_000;

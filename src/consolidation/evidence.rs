@@ -13,7 +13,7 @@ const STOP_WORDS: &[&str] = &[
     "用户", "我的", "喜欢",
 ];
 
-/// The inverse of the least share of a fact's words that must be the person's own: one word in three.
+/// The inverse of the minimum share of a fact's words that must be the person's own: one word in three.
 const OWN_WORDS_DIVISOR: usize = 3;
 
 /// The words of a person, and their context.
@@ -47,7 +47,8 @@ impl Evidence {
         has_own && fact.is_subset(&own_words)
     }
 
-    /// Returns the words of the statement and of the question. A word of the question that a page also contains is no evidence.
+    /// Returns the words of the statement and of the question. A word of the question that a page also contains is not
+    /// evidence.
     fn own_words(&self) -> BTreeSet<String> {
         let found = stemmed_words(&self.found);
         let mut own_words = stemmed_words(&self.statement);

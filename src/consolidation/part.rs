@@ -4,12 +4,12 @@ use sha2::{Digest, Sha256};
 
 use super::transcript::{LineAuthor, TranscriptLine, lines};
 use crate::llm::estimate_tokens;
-use crate::memory::{Identities, MemoryEntry, Owner};
+use crate::memory::{Identities, MemoryEntry, MemoryOwner};
 use crate::store::messages::{self, MessageRow, Ownership, SessionHead};
 use crate::store::session_memory::SessionMemory;
 use crate::store::{Connection, StoreError, approvals, forgetting, memories, ownership};
 
-/// The most messages of one part.
+/// The maximum number of messages of one part.
 const ROWS: i64 = 400;
 /// The length of a backlog, in messages, above which no model reads it.
 const BACKLOG: i64 = 2_000;
@@ -45,9 +45,9 @@ pub(super) struct ConsolidationTask {
 pub(super) struct PartLimits {
     /// Messages that stay verbatim.
     pub keep: i64,
-    /// The most tokens of the messages that stay verbatim, if the context is too small.
+    /// The maximum number of tokens of the messages that stay verbatim, if the context is too small.
     pub kept_tokens: usize,
-    /// The most tokens that a model reads at once.
+    /// The maximum number of tokens that a model reads at once.
     pub input_tokens: usize,
 }
 
@@ -86,9 +86,9 @@ pub(super) struct PartFingerprint {
 
 impl ConversationPart {
     /// Returns the owner of the summary. The owner of a shared conversation's summary is the conversation itself.
-    pub fn owner(&self) -> Owner {
-        let owner = self.ownership.private_owner().map(Owner::from_stored);
-        owner.unwrap_or_else(|| Owner::conversation(&self.task.session))
+    pub fn owner(&self) -> MemoryOwner {
+        let owner = self.ownership.private_owner().map(MemoryOwner::from_stored);
+        owner.unwrap_or_else(|| MemoryOwner::conversation(&self.task.session))
     }
 
     /// Returns true if the part has a message by a person.
@@ -97,6 +97,9 @@ impl ConversationPart {
     }
 
     /// Returns true if the source messages and the summary are unchanged.
+    ///
+    /// # Errors
+    /// The messages or the summary cannot be read from the store.
     pub fn is_unchanged(&self, connection: &Connection) -> Result<bool, StoreError> {
         let rows = messages::range(connection, &self.task.session, self.from, self.to)?;
         let now = PartFingerprint::of(connection, &rows, self.task.state.summary)?;

@@ -32,7 +32,7 @@ const ANSWER_TOKENS: u32 = 8_000;
 /// to the messages.
 const NEWEST_FACTS: u32 = 40;
 const NEAR_FACTS: usize = 40;
-/// The number of newest messages for which similar facts are searched, and the most facts for each.
+/// The number of newest messages for which similar facts are searched, and the maximum number of facts for each.
 const SEARCHED_MESSAGES: usize = 60;
 const FACTS_PER_MESSAGE: usize = 3;
 

@@ -7,18 +7,19 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
 use crate::chat::{ChatMessage, ToolCall};
-use crate::memory::{FORGOTTEN, Identities, Owner, found_in_memory, is_by_person, written};
+use crate::memory::{FORGOTTEN, Identities, MemoryOwner, found_in_memory, written};
+use crate::origin::TurnOrigin;
 use crate::store::inbox::{self, InboxRow};
 use crate::store::messages::{MessageRow, Ownership};
 use crate::store::{Connection, StoreError};
 use crate::text::{one_line, think};
 use crate::turn::context::private_memory::reads_memory;
 
-/// The most characters of a message.
+/// The maximum length, in characters, of a message.
 const MESSAGE_CHARS: usize = 4_000;
-/// The most characters of a tool's arguments and result.
+/// The maximum number of characters of a tool's arguments and result.
 const TOOL_CHARS: usize = 160;
-/// The most characters of a tool result that are compared with the statements of people.
+/// The maximum number of characters of a tool result that are compared with the statements of people.
 const FOUND_CHARS: usize = 40_000;
 
 /// The name of a person whose name is unknown.
@@ -41,7 +42,7 @@ pub(super) struct TranscriptLine {
 pub(super) enum LineAuthor {
     /// A person. The owner is `None` for an untrusted person, who has no memory.
     Person {
-        owner: Option<Owner>,
+        owner: Option<MemoryOwner>,
         name: String,
         /// The memories that were attached to the message.
         recalled: String,
@@ -141,7 +142,7 @@ fn writer(connection: &Connection, turn: &str) -> Result<Option<InboxRow>, Store
 }
 
 fn person(row: &InboxRow, content: &str, identities: &Identities) -> LineAuthor {
-    if !is_by_person(row) {
+    if !TurnOrigin::parse(&row.origin).is_from_person() {
         return LineAuthor::Gateway;
     }
     LineAuthor::Person {
@@ -154,7 +155,7 @@ fn person(row: &InboxRow, content: &str, identities: &Identities) -> LineAuthor 
 /// Returns the writer of an imported message: the session's owner, unless other people write there as well.
 fn unknown_person(content: &str, ownership: &Ownership) -> LineAuthor {
     LineAuthor::Person {
-        owner: ownership.private_owner().map(Owner::from_stored),
+        owner: ownership.private_owner().map(MemoryOwner::from_stored),
         name: UNKNOWN_NAME.to_owned(),
         recalled: found_in_memory(content).to_owned(),
     }
@@ -193,7 +194,7 @@ mod tests {
     #[test]
     fn transcripts_name_the_author_and_fold_tools() {
         let person =
-            |owner: Option<Owner>| LineAuthor::Person { owner, name: "ann".to_owned(), recalled: String::new() };
+            |owner: Option<MemoryOwner>| LineAuthor::Person { owner, name: "ann".to_owned(), recalled: String::new() };
         let tool = |is_recalled| LineAuthor::Tool { is_recalled, found: String::new() };
         let line = |seq, author, text: &str| TranscriptLine {
             seq,
@@ -204,7 +205,7 @@ mod tests {
             text: text.to_owned(),
         };
         let lines = [
-            line(1, person(Some(Owner::gateway())), "hello"),
+            line(1, person(Some(MemoryOwner::gateway())), "hello"),
             line(2, LineAuthor::Agent, "hi (used exec {})"),
             line(3, tool(false), "exec: done"),
             line(4, tool(true), "a secret"),
@@ -250,7 +251,7 @@ mod tests {
             Ok(found)
         };
         let person = |owner: Option<&str>| {
-            let owner = owner.map(Owner::from_stored);
+            let owner = owner.map(MemoryOwner::from_stored);
             vec![LineAuthor::Person { owner, name: "user".to_owned(), recalled: String::new() }, LineAuthor::Agent]
         };
         let expected = [person(Some("name:ann")), person(None), person(None), person(None)];

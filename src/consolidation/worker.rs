@@ -6,6 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use daoyou_channels::SessionKey;
+use daoyou_channels::settings::size;
+use futures_util::future::OptionFuture;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
@@ -16,23 +18,24 @@ use crate::crash;
 use crate::live::LivePart;
 use crate::llm::Models;
 use crate::memory::{MemoryConfig, MemoryService, MemorySettings};
+use crate::origin::TurnOrigin;
 use crate::postprocess::ModelUse;
 use crate::session::session_ownership::is_conversation;
 use crate::store::{Connection, Durability, Store, StoreError, messages, now_ms, ownership, session_memory};
 use crate::turn::context::conversation_context::wanted_model;
 use crate::turn::token_budget::TokenBudget;
 
-/// The most due sessions that are read at once.
+/// The maximum number of due sessions that are read at once.
 const MAX_DUE: u32 = 32;
-/// The least number of messages of an idle conversation that gets a summary.
+/// The minimum number of messages of an idle conversation that gets a summary.
 const MIN_IDLE_MESSAGES: i64 = 4;
 /// The period before the start that the search for idle conversations covers, in milliseconds.
 const IDLE_LOOKBACK_MS: i64 = 7 * 86_400_000;
-/// The most tokens that a model reads at once.
+/// The maximum number of tokens that a model reads at once.
 const INPUT_TOKENS: usize = 24_000;
 /// The pause after a failed write.
 const STORE_PAUSE: Duration = Duration::from_secs(5);
-/// The least pause between two searches for idle conversations.
+/// The minimum pause between two searches for idle conversations.
 const MIN_PAUSE: Duration = Duration::from_secs(1);
 
 /// The pause after a turn, so that turns that end at the same time are handled together.
@@ -81,12 +84,6 @@ impl Consolidator {
                     Some(STORE_PAUSE)
                 }
             };
-            let sleep = async {
-                match wake {
-                    Some(wait) => tokio::time::sleep(wait).await,
-                    None => std::future::pending().await,
-                }
-            };
             let gathered = async {
                 let changed = messages.changed().await;
                 tokio::time::sleep(settle).await;
@@ -101,7 +98,7 @@ impl Consolidator {
                     messages.mark_unchanged();
                 }
                 Some(()) = self.running.next_end() => {}
-                () = sleep => {}
+                Some(()) = OptionFuture::from(wake.map(tokio::time::sleep)) => {}
             }
         }
         self.running.shut_down().await;
@@ -291,7 +288,7 @@ impl PartSizing {
     fn limits(&self, connection: &Connection, session: &str) -> Result<PartLimits, StoreError> {
         let chosen = messages::session(connection, session)?.model;
         let talks = match ownership::last_writer(connection, session)? {
-            Some(row) => wanted_model(&row, chosen.as_deref(), &self.model),
+            Some(row) => wanted_model(&TurnOrigin::parse(&row.origin).settings, chosen.as_deref(), &self.model),
             None => chosen.clone().unwrap_or_else(|| self.model.clone()),
         };
         let writes = match self.config.model.as_str() {
@@ -307,13 +304,12 @@ impl PartSizing {
 
     /// Estimates how many tokens of a conversation fit into a request to the model.
     fn window(&self, model: &str) -> usize {
-        let size = |tokens: u32| usize::try_from(tokens).unwrap_or(usize::MAX);
         let held = self.budget.context(&self.models, model).map(|tokens| size(tokens / 2));
         held.unwrap_or(usize::MAX).min(size(self.most))
     }
 }
 
-/// The most consolidations at the same time.
+/// The maximum number of consolidations at the same time.
 const MAX_RUNNING: usize = 2;
 
 /// A session and its epoch.

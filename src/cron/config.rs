@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use daoyou_channels::settings::Span;
+use daoyou_channels::settings::HumanDuration;
 use daoyou_channels::trust::TrustLists;
 use jiff::tz::TimeZone;
 use schemars::JsonSchema;
@@ -21,14 +21,14 @@ pub struct CronConfig {
     /// Runs the jobs. If false, jobs can be created and listed, and wait.
     #[default = true]
     pub enabled: bool,
-    /// The most jobs; one more is refused.
+    /// The maximum number of jobs; one more is refused.
     #[schemars(range(min = 1, max = 1_000_000))]
     #[default = 10_000]
     pub max_jobs: u32,
     /// A slot missed by more does not run late, unless the job says otherwise. Jobs of one time (`at`) run however late.
-    #[default(Span::from_secs(86_400))]
-    pub stale_after: Span,
-    /// The most missed slots, the newest ones, that `misfire = "all"` runs late.
+    #[default(HumanDuration::from_secs(86_400))]
+    pub stale_after: HumanDuration,
+    /// The maximum number of missed slots, the newest ones, that `misfire = "all"` runs late.
     #[schemars(range(min = 1, max = 1_000))]
     #[default = 10]
     pub catch_up: u32,
@@ -42,8 +42,8 @@ pub struct CronConfig {
     pub keep_runs: u32,
     /// A prompt that repeats more often is refused; 0 allows any interval. Messages need no model and may repeat at any
     /// interval.
-    #[default(Span::from_secs(60))]
-    pub min_interval: Span,
+    #[default(HumanDuration::from_secs(60))]
+    pub min_interval: HumanDuration,
     /// The tokens that jobs and their sub-agents may use in a day (midnight to midnight in `agent.timezone`). After that,
     /// prompts are skipped until the next day, one-time prompts are postponed to it, and the owner is informed. Runs that the owner
     /// starts with `cron run` are not held back. 0: no limit.

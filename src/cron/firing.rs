@@ -3,6 +3,7 @@
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
+use daoyou_channels::settings::size;
 use daoyou_channels::text::fill;
 use daoyou_channels::{ErrorInfo, SessionKey};
 use jiff::Timestamp;
@@ -90,6 +91,9 @@ impl FiringReport {
 }
 
 /// Plans the runs of the due jobs, at most `limit` jobs.
+///
+/// # Errors
+/// The due jobs cannot be read. A job that cannot be read is not an error: it is planned as unreadable.
 pub fn plan(
     connection: &Connection,
     settings: &CronSettings,
@@ -121,7 +125,7 @@ fn plan_one(
     let policy = MisfireRules {
         misfire: job.body.misfire,
         stale_after: job.body.stale_after.unwrap_or(settings.config.stale_after).0,
-        catch_up: usize::try_from(settings.config.catch_up).unwrap_or(usize::MAX),
+        catch_up: size(settings.config.catch_up),
         deferred: deferred.cloned(),
     };
     let decision = choose_runs(&slots, first, now, &policy);
@@ -157,6 +161,9 @@ pub fn unreadable(error: &StoreError) -> String {
 }
 
 /// Carries out the plan within the caller's commit. A job that was changed meanwhile is left for the next poll.
+///
+/// # Errors
+/// A run, or the state of a job, cannot be written.
 pub fn commit(
     connection: &Connection,
     settings: &CronSettings,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use daoyou_channels::settings::Span;
+use daoyou_channels::settings::HumanDuration;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
@@ -27,7 +27,7 @@ pub fn words(data: &[u8]) {
     let schedules = [
         Schedule::at(&text, now, &zone).ok(),
         Schedule::cron(&text, name).ok(),
-        text.parse::<Span>().ok().and_then(|every| Schedule::every(every, now).ok()),
+        text.parse::<HumanDuration>().ok().and_then(|every| Schedule::every(every, now).ok()),
     ];
     for schedule in schedules.into_iter().flatten() {
         check(&schedule, now, &zone);

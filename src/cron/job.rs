@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use daoyou_channels::settings::Span;
+use daoyou_channels::settings::HumanDuration;
 use daoyou_channels::{SessionKey, Trust};
 use jiff::tz::TimeZone;
 use schemars::JsonSchema;
@@ -106,10 +106,10 @@ pub struct JobBody {
     pub misfire: MisfirePolicy,
     /// The age from which a missed slot does not run late; absent: `cron.stale_after`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub stale_after: Option<Span>,
+    pub stale_after: Option<HumanDuration>,
     /// The longest random delay of a run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub jitter: Option<Span>,
+    pub jitter: Option<HumanDuration>,
     /// The job is removed after its run.
     #[serde(default)]
     pub delete_after_run: bool,

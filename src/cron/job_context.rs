@@ -40,7 +40,7 @@ impl JobContext {
         }
     }
 
-    /// Refuses a channel on which nobody would read the output of a job of somebody with this trust.
+    /// Checks that someone reads the output of a job on `channel`, given the trust of the job's creator.
     ///
     /// # Errors
     /// Those of [`DeliveryChannels::check`](crate::bus::DeliveryChannels::check).
@@ -48,11 +48,11 @@ impl JobContext {
         self.settings.channels.check(channel, trust).or_else(invalid)
     }
 
-    /// Refuses a chat that cannot get messages: one of a channel as [`Self::check_channel`] refuses it, or neither an address nor a
-    /// thread on the channel `email`.
+    /// Checks that a chat can receive messages: that [`Self::check_channel`] accepts its channel, and that a chat of
+    /// the channel `email` is an address or a thread.
     ///
     /// # Errors
-    /// Explains why.
+    /// The chat cannot receive messages; the text gives the reason.
     pub fn check_chat(&self, channel: &str, chat_id: &str) -> Result<(), JobError> {
         self.check_channel(channel, Trust::Owner)?;
         match email::check_chat(chat_id).err().filter(|_| channel == email::NAME) {

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use daoyou_channels::settings::Span;
+use daoyou_channels::settings::HumanDuration;
 use daoyou_channels::{SessionKey, Trust, TurnSettings};
 use jiff::Timestamp;
 use serde::de::DeserializeOwned;
@@ -65,7 +65,7 @@ pub struct RefusedRow {
 /// One row of the file. Other fields are ignored.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-struct FileJob {
+struct JobFileRow {
     id: Option<String>,
     name: Option<String>,
     enabled: Option<bool>,
@@ -81,8 +81,8 @@ struct FileJob {
     agent: Option<String>,
     deliver: Option<DeliveryMode>,
     misfire: Option<MisfirePolicy>,
-    stale_after: Option<Span>,
-    jitter: Option<Span>,
+    stale_after: Option<HumanDuration>,
+    jitter: Option<HumanDuration>,
     maker: Option<JobMaker>,
 }
 
@@ -135,7 +135,7 @@ struct FileState {
 /// Reads a file and adds its jobs one by one: a job that is refused is reported, and does not affect the others.
 ///
 /// # Errors
-/// The file is no JSON that can be read; the error gives line and column. Or the store cannot be written.
+/// The file is not JSON that can be read; the error gives line and column. Or the store cannot be written.
 pub fn import(
     connection: &Connection,
     text: &str,
@@ -221,7 +221,7 @@ fn import_row(
     job_context: &JobContext,
     now: Timestamp,
 ) -> Result<AcceptedRow, JobError> {
-    let file: FileJob = part("", value)?;
+    let file: JobFileRow = part("", value)?;
     let schedule: FileSchedule = part("schedule", file.schedule.clone())?;
     let payload: FilePayload = part("payload", file.payload.clone())?;
     let state: FileState = if file.state.is_null() { FileState::default() } else { part("state", file.state.clone())? };
@@ -267,9 +267,9 @@ fn part<T: DeserializeOwned>(name: &str, value: Value) -> Result<T, JobError> {
     let fields = match value {
         Value::Object(fields) => fields,
         Value::Null => return invalid(format!("{named}: it is missing")),
-        Value::Array(_) => return invalid(format!("{named}: it is a list, no object")),
+        Value::Array(_) => return invalid(format!("{named}: it is a list, not an object")),
         Value::Bool(_) | Value::Number(_) | Value::String(_) => {
-            return invalid(format!("{named}: it is a single value, no object"));
+            return invalid(format!("{named}: it is a single value, not an object"));
         }
     };
     serde_json::from_value(Value::Object(fields.clone())).map_err(|error| {
@@ -319,10 +319,10 @@ fn moment(field: &str, ms: i64) -> Result<Timestamp, JobError> {
 }
 
 /// Reads an interval in milliseconds.
-fn interval(ms: i64) -> Result<Span, JobError> {
+fn interval(ms: i64) -> Result<HumanDuration, JobError> {
     const ALLOWED: std::ops::RangeInclusive<u64> = 1_000..=1_000 * time_expression::MAX_SECONDS;
     match u64::try_from(ms) {
-        Ok(ms) if ALLOWED.contains(&ms) => Ok(Span::from_millis(ms)),
+        Ok(ms) if ALLOWED.contains(&ms) => Ok(HumanDuration::from_millis(ms)),
         _ => invalid(format!(
             "schedule.everyMs: {ms} is not allowed; allowed are {} (1 second) to {} (100 years)",
             ALLOWED.start(),
@@ -380,7 +380,7 @@ impl FileSchedule {
     }
 }
 
-impl FileJob {
+impl JobFileRow {
     fn body(
         self,
         schedule: Schedule,
@@ -497,7 +497,7 @@ fn written(job: &Job, last: Option<&LastRun>) -> Value {
         "lastStatus": status,
         "lastError": last.and_then(|last| last.reason.as_deref()),
     });
-    let file = FileJob {
+    let file = JobFileRow {
         id: Some(row.id.clone()),
         name: Some(row.name.clone()),
         enabled: Some(row.enabled),

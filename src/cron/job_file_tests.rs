@@ -1,7 +1,7 @@
 //! Tests of `cron.json`: the import of each row, and the import of an export.
 
 use daoyou_channels::SessionKey;
-use daoyou_channels::settings::Span;
+use daoyou_channels::settings::HumanDuration;
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
@@ -43,7 +43,7 @@ async fn importing_accepts_or_refuses_each_row_by_itself() {
         (row("past0001", json!({"kind": "at", "atMs": 1_000}), turn.clone()), "is past"),
         (
             row("tzone001", json!({"kind": "cron", "expr": "0 9 * * *", "tz": "Mars"}), turn.clone()),
-            "no known time zone",
+            "not a known time zone",
         ),
         (row("every001", every.clone(), turn.clone()), "two jobs with this id"),
         (row("no space", every.clone(), turn.clone()), "id: "),
@@ -88,7 +88,7 @@ async fn importing_accepts_or_refuses_each_row_by_itself() {
     }
     let ids: Vec<_> = first.imported.iter().map(|row| row.id.as_str()).collect();
     assert_eq!(ids, ["every001", "at000001", "cron0001"]);
-    assert_eq!(second.unchanged.len(), 3, "the same again is no error: {second:?}");
+    assert_eq!(second.unchanged.len(), 3, "the same again is not an error: {second:?}");
     let job = |id: &str| jobs.iter().find(|job| job.row.id == id).unwrap();
     let next = job("every001").row.next_at.unwrap();
     assert!((future - next) % 3_600_000 == 0 && next <= future, "it goes on in its phase: {next}, {future}");
@@ -128,15 +128,15 @@ fn body(schedule: Schedule, task: JobTask) -> JobBody {
         agent: Some("coder".to_owned()),
         deliver: DeliveryMode::OnChange,
         misfire: MisfirePolicy::All,
-        stale_after: Some(Span::from_secs(60)),
-        jitter: Some(Span::from_secs(5)),
+        stale_after: Some(HumanDuration::from_secs(60)),
+        jitter: Some(HumanDuration::from_secs(5)),
         delete_after_run: false,
     }
 }
 
 #[tokio::test]
 async fn importing_an_export_restores_the_jobs() {
-    let every = Schedule::every(Span::from_millis(90_500), now()).unwrap();
+    let every = Schedule::every(HumanDuration::from_millis(90_500), now()).unwrap();
     let bodies = [
         body(
             Schedule::Cron { expr: "0 9 * * *".to_owned(), tz: "Europe/Berlin".to_owned() },
@@ -209,7 +209,8 @@ async fn importing_an_export_of_a_more_precise_anchor_changes_nothing() {
     let (first, again, exported) = on_store(move |connection| {
         let first = import(connection, &text, &job_context(), precise).unwrap();
         let again = import(connection, &text, &job_context(), now()).unwrap();
-        let old = body(Schedule::every(Span::from_secs(3_600), precise).unwrap(), JobTask::Prompt("old".to_owned()));
+        let old =
+            body(Schedule::every(HumanDuration::from_secs(3_600), precise).unwrap(), JobTask::Prompt("old".to_owned()));
         let new = NewJob { id: Some("old00001".to_owned()), name: "old".to_owned(), body: old };
         add(connection, &new, job_context().settings.config.max_jobs, now()).unwrap();
         let text = export(connection).unwrap().to_string();

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use daoyou_channels::clean::is_display_control;
 use daoyou_channels::email;
-use daoyou_channels::settings::Span;
+use daoyou_channels::settings::HumanDuration;
 use daoyou_channels::trust::{Author, SenderListing, trust_of};
 use daoyou_channels::{SessionKey, Trust};
 use jiff::Timestamp;
@@ -53,8 +53,8 @@ pub struct JobRequest {
     pub agent: Option<String>,
     pub deliver: Option<DeliveryMode>,
     pub misfire: Option<MisfirePolicy>,
-    pub stale_after: Option<Span>,
-    pub jitter: Option<Span>,
+    pub stale_after: Option<HumanDuration>,
+    pub jitter: Option<HumanDuration>,
     /// Keeps a job of one time after its run.
     pub keep: bool,
 }
@@ -91,9 +91,9 @@ impl JobRequest {
     /// Reads a request from JSON.
     ///
     /// # Errors
-    /// The JSON is no request.
+    /// The JSON is not a request.
     pub fn from_json(value: &Value) -> Result<Self, JobError> {
-        Self::deserialize(value).map_err(|error| JobError::Invalid(format!("this is no job: {error}")))
+        Self::deserialize(value).map_err(|error| JobError::Invalid(format!("this is not a job: {error}")))
     }
 
     /// Validates the request and returns the job to be created.
@@ -250,9 +250,10 @@ impl JobRequest {
         let schedule = match (&self.at, &self.every, &self.cron) {
             (Some(at), None, None) => Schedule::at(at, now, &zone),
             (first, Some(every), None) => {
-                let every: Span = every.parse().map_err(|error| JobError::Invalid(format!("every: {error}")))?;
+                let every: HumanDuration =
+                    every.parse().map_err(|error| JobError::Invalid(format!("every: {error}")))?;
                 match (first, &self.anchor) {
-                    (Some(_), Some(_)) => return invalid("at and anchor: beside every, give one of them"),
+                    (Some(_), Some(_)) => return invalid("at and anchor: give only one of them with every"),
                     (Some(at), None) => every_from(every, at, first_slot(every, at, now, &zone)?, now, &zone),
                     (None, Some(words)) => every_from(every, words, parse_anchor(words, now, &zone)?, now, &zone),
                     (None, None) if self.tz.is_some() => Schedule::every_from(every, now, &zone),
@@ -308,7 +309,7 @@ impl JobRequest {
         }
         if !SessionKey::is_valid_choice(key) {
             let shown = truncate(key, MAX_SHOWN);
-            return invalid(format!("session: {shown:?} is no key; {}", SessionKey::RULE));
+            return invalid(format!("session: {shown:?} is not a key; {}", SessionKey::RULE));
         }
         Ok(Some(SessionKey::from(key.as_str())))
     }
@@ -325,8 +326,8 @@ pub(super) fn check_interval(schedule: &Schedule, least: Duration, now: Timestam
         Some(shortest) if shortest < least => invalid(format!(
             "a prompt every {} asks the model more often than cron.min_interval = \"{}\" allows; a message, which needs no \
              model, may repeat so often",
-            Span(shortest),
-            Span(least)
+            HumanDuration(shortest),
+            HumanDuration(least)
         )),
         _ => Ok(()),
     }
@@ -344,7 +345,7 @@ fn is_invalid_key(text: &str) -> bool {
 /// Returns an interval from the time `words`, which is the moment `first`. If the clock skips that time, an interval of whole days counts
 /// from an earlier slot, and so keeps the time on all other days: slots count in both directions.
 fn every_from(
-    every: Span,
+    every: HumanDuration,
     words: &str,
     first: Timestamp,
     now: Timestamp,
@@ -360,16 +361,16 @@ fn every_from(
 
 /// Reads the first time of an interval. It must be at most one interval away: slots count from it in both directions, so that
 /// an earlier slot would come first.
-fn first_slot(every: Span, at: &str, now: Timestamp, zone: &TimeZone) -> Result<Timestamp, JobError> {
+fn first_slot(every: HumanDuration, at: &str, now: Timestamp, zone: &TimeZone) -> Result<Timestamp, JobError> {
     let first = match Schedule::at(at, now, zone)? {
         Schedule::At { at } => to_millisecond(at),
-        _ => return invalid(format!("at: {at:?} is no time")),
+        _ => return invalid(format!("at: {at:?} is not a time")),
     };
     let wait = Duration::try_from(first.duration_since(now)).unwrap_or_default();
     if wait > every.0 {
         return invalid(format!(
-            "at: beside every it is the first time, and {at:?} is more than {every} away; make the job then, or use a cron \
-             expression"
+            "at: with every it is the first time, and {at:?} is more than {every} away; make the job then, or use a \
+             cron expression"
         ));
     }
     Ok(first)
@@ -382,7 +383,7 @@ fn parse_anchor(words: &str, now: Timestamp, zone: &TimeZone) -> Result<Timestam
     }
     match Schedule::at(words, now, zone) {
         Ok(Schedule::At { at }) => Ok(to_millisecond(at)),
-        Ok(_) => invalid(format!("anchor: {words:?} is no time")),
+        Ok(_) => invalid(format!("anchor: {words:?} is not a time")),
         Err(ScheduleError(error)) => invalid(format!("anchor: {error}")),
     }
 }
@@ -413,7 +414,7 @@ mod tests {
         use serde_json::json;
         let job = plan(json!({"prompt": " news ", "every": "2h", "name": "", "channel": ""}), Trust::Known).unwrap();
         let now = "2026-11-21T06:05:00Z".parse().unwrap();
-        assert_eq!(job.body.schedule, Schedule::Every { every: Span::from_secs(7_200), anchor: now });
+        assert_eq!(job.body.schedule, Schedule::Every { every: HumanDuration::from_secs(7_200), anchor: now });
         assert_eq!(job.body.task, JobTask::Prompt("news".to_owned()));
         assert_eq!((job.body.target.session.as_str(), job.body.session.as_ref()), ("webhook:in:c", None));
         assert!(!job.body.delete_after_run);
@@ -553,13 +554,13 @@ mod tests {
                 "callback_url",
             ),
             (json!({"prompt": "x", "at": "2020-01-01T00:00:00Z"}), Trust::Owner, "past"),
-            (json!({"prompt": "x", "cron": "0 9 * * *", "tz": "Mars/Base"}), Trust::Owner, "no known time zone"),
+            (json!({"prompt": "x", "cron": "0 9 * * *", "tz": "Mars/Base"}), Trust::Owner, "not a known time zone"),
             (
                 json!({"prompt": "x", "cron": "CRON_TZ=Asia/Tokyo 0 9 * * *"}),
                 Trust::Owner,
                 "as tz (on the command line --tz)",
             ),
-            (json!({"prompt": "x", "cron": "TZ=UTC 0 9 * * *"}), Trust::Owner, "the time zone is no part of it"),
+            (json!({"prompt": "x", "cron": "TZ=UTC 0 9 * * *"}), Trust::Owner, "the time zone is not part of it"),
             (json!({"prompt": "x", "cron": "0 9 * * *", "anchor": "now"}), Trust::Owner, "anchor goes with every"),
             (json!({"prompt": "x", "every": "1h", "anchor": "once"}), Trust::Owner, "anchor: "),
             (

@@ -28,7 +28,8 @@ pub fn lines(jobs: &[JobEntry], job_context: &JobContext, limit: usize) -> Strin
     format_list(jobs, job_context, limit, |row| format!("{} {}", row.id, row.name))
 }
 
-/// Does the same as [`lines`], for people: lists each job by its name, or by its id if it has no name.
+/// Lists each job for people in one short line: name (or id if it has no name), schedule, next run. A job that cannot
+/// be read is listed with the reason.
 pub fn lines_by_name(jobs: &[JobEntry], job_context: &JobContext, limit: usize) -> String {
     format_list(jobs, job_context, limit, |row| display_name(row).to_owned())
 }

@@ -1,6 +1,7 @@
 //! Creates, finds and changes jobs, by the same rules for the tool, the command line and an import. Each function works
 //! within its caller's commit; after a change, the caller wakes the service.
 
+use daoyou_channels::settings::size;
 use daoyou_channels::{Trust, email};
 use jiff::Timestamp;
 use uuid::Uuid;
@@ -16,7 +17,7 @@ const ALPHABET: &[u8; 36] = b"0123456789abcdefghijklmnopqrstuvwxyz";
 const MAX_NAME: usize = 100;
 /// The longest name that is derived from the task, in characters.
 const NAME_OF_TASK: usize = 30;
-/// The beginnings of reminders that the offline responder makes, which are no part of a name.
+/// The beginnings of reminders that the offline responder makes, which are not part of a name.
 const REMINDER_HEADS: [&str; 2] = ["Reminder: ", "提醒："];
 
 /// A request that cannot be fulfilled.
@@ -27,7 +28,7 @@ pub enum JobError {
     Invalid(String),
     #[error("there is no job {0:?}")]
     NotFound(String),
-    #[error("a job is called {name:?} already: {id}; give this one another name, or remove that one first")]
+    #[error("a job named {name:?} already exists ({id}); choose another name, or remove that job first")]
     NameTaken { name: String, id: String },
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -65,7 +66,7 @@ impl JobScope {
         }
     }
 
-    fn sees(&self, JobBody { maker, target, .. }: &JobBody) -> bool {
+    fn includes(&self, JobBody { maker, target, .. }: &JobBody) -> bool {
         let Self::Sender { channel, chat_id, sender } = self else { return true };
         let is_of_sender = match (maker.trust, &maker.identity) {
             // A job of a former owner.
@@ -115,10 +116,10 @@ pub fn add(connection: &Connection, new: &NewJob, max_jobs: u32, now: Timestamp)
 /// Returns the job that [`add`] would create, and writes nothing.
 ///
 /// # Errors
-/// The job is never due, its prompt is no valid template, its id or name is taken, its chat is an unknown thread of mails, or there
-/// are too many jobs.
+/// The job is never due, its prompt is not a valid template, its id or name is taken, its chat is an unknown thread of
+/// mails, or there are too many jobs.
 pub fn preview(connection: &Connection, new: &NewJob, max_jobs: u32, now: Timestamp) -> Result<Job, JobError> {
-    if jobs::count(connection)? >= usize::try_from(max_jobs).unwrap_or(usize::MAX) {
+    if jobs::count(connection)? >= size(max_jobs) {
         return invalid(format!("there are {max_jobs} jobs already, as many as cron.max_jobs allows; remove some"));
     }
     check_thread(connection, &new.body.target)?;
@@ -201,7 +202,8 @@ pub fn find(connection: &Connection, id_or_name: &str) -> Result<Job, JobError> 
     Ok(Job::read(find_row(connection, &JobScope::All, id_or_name)?)?)
 }
 
-/// Does the same as [`find`] for the jobs in `scope`, but also finds a job that cannot be read.
+/// Finds the row of a job in `scope` by its id, or by its name if no job has that id. The owner also finds a row that
+/// cannot be read as a job.
 ///
 /// # Errors
 /// The same as those of [`find`].
@@ -212,7 +214,7 @@ pub(super) fn find_row(connection: &Connection, scope: &JobScope, id_or_name: &s
     };
     // Only the owner sees and removes a row that cannot be read as a job.
     rows.retain(|row| match serde_json::from_str::<JobBody>(&row.body) {
-        Ok(body) => scope.sees(&body),
+        Ok(body) => scope.includes(&body),
         Err(_) => *scope == JobScope::All,
     });
     match rows.len() {
@@ -226,10 +228,13 @@ pub(super) fn find_row(connection: &Connection, scope: &JobScope, id_or_name: &s
 }
 
 /// Lists all jobs in `scope`, the next due first.
+///
+/// # Errors
+/// The jobs cannot be read from the store. A job that cannot be parsed is an entry of its own.
 pub fn list(connection: &Connection, scope: &JobScope) -> Result<Vec<JobEntry>, StoreError> {
     let read = |row: jobs::JobRow| Job::read(row.clone()).map_err(|error| Box::new(UnreadableJob { row, error }));
     let seen = |job: &JobEntry| match job {
-        Ok(Job { body, .. }) => scope.sees(body),
+        Ok(Job { body, .. }) => scope.includes(body),
         Err(_) => *scope == JobScope::All,
     };
     Ok(jobs::all(connection)?.into_iter().map(read).filter(seen).collect())
@@ -264,8 +269,8 @@ pub(super) fn next_slot(slots: &RunTimes<'_>, now: Timestamp) -> Result<Timestam
     slots.next_after(now).ok_or_else(|| JobError::Invalid("it is never due: its time is past".to_owned()))
 }
 
-/// Returns the name of the job `id`, which is no other job's name or id. If a name that is derived from the task is taken, it gets a
-/// number.
+/// Returns the name of the job `id`, which is not another job's name or id. If a name that is derived from the task is
+/// taken, it gets a number.
 ///
 /// # Errors
 /// The requested name is too long, or is another job's name or id.

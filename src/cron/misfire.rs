@@ -60,7 +60,7 @@ pub fn choose_runs(slots: &RunTimes<'_>, first: Timestamp, now: Timestamp, polic
 
 #[cfg(test)]
 mod tests {
-    use daoyou_channels::settings::Span;
+    use daoyou_channels::settings::HumanDuration;
 
     use super::*;
 
@@ -84,7 +84,7 @@ mod tests {
 
     #[test]
     fn missed_slots_follow_the_misfire_policy() {
-        let hourly = Schedule::Every { every: Span::from_secs(3_600), anchor: at(0) };
+        let hourly = Schedule::Every { every: HumanDuration::from_secs(3_600), anchor: at(0) };
         let once = Schedule::At { at: at(HOUR) };
         // Runs, missed, passed over.
         type ExpectedRuns<'a> = (&'a [i64], &'a [i64], usize);
@@ -116,7 +116,7 @@ mod tests {
         // Policy, lateness, runs, missed, passed over.
         type Row<'a> = (MisfirePolicy, i64, &'a [i64], &'a [i64], usize);
         let day = 86_400;
-        let daily = Schedule::Every { every: Span::from_secs(86_400), anchor: at(0) };
+        let daily = Schedule::Every { every: HumanDuration::from_secs(86_400), anchor: at(0) };
         #[rustfmt::skip]
         let table: &[Row<'_>] = &[
             (MisfirePolicy::Once, 3_600, &[2 * day], &[],             1),
@@ -135,7 +135,7 @@ mod tests {
     fn a_year_of_seconds_is_decided_without_visiting_each() {
         let year = 366 * 86_400;
         for every in [1, 7, 60] {
-            let schedule = Schedule::Every { every: Span::from_secs(every), anchor: at(0) };
+            let schedule = Schedule::Every { every: HumanDuration::from_secs(every), anchor: at(0) };
             let every = i64::try_from(every).unwrap();
             let (runs, missed, passed_over) = decided(&schedule, every, year + 100, &policy(MisfirePolicy::All, None));
             let newest = (year + 100) / every * every;

@@ -39,6 +39,9 @@ pub struct JobRunEnd<'a> {
 }
 
 /// Records the end of a run's turn; returns the messages to deliver and the notices to send.
+///
+/// # Errors
+/// Those of [`record_end`].
 pub fn follow_ups_of(
     connection: &Connection,
     settings: &CronSettings,
@@ -58,7 +61,10 @@ pub fn follow_ups_of(
     record_end(connection, settings, job_turn, &end)
 }
 
-/// Does the same as [`follow_ups_of`], also for runs that need no turn.
+/// Records the end of a run with or without a turn; returns the messages to deliver and the notices to send.
+///
+/// # Errors
+/// The job or the sessions of its chat cannot be read, or the end cannot be written.
 pub fn record_end(
     connection: &Connection,
     settings: &CronSettings,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use daoyou_channels::settings::Span;
+use daoyou_channels::settings::HumanDuration;
 use daoyou_channels::trust::{Author, trust_of};
 use daoyou_channels::{InboundMessage, OutboundContext, SessionKey, Trust, TurnSettings, email};
 use jiff::Timestamp;
@@ -43,6 +43,9 @@ pub enum RunWork {
 }
 
 /// Returns the work of the run of `job` for `slot`, at the time `now`.
+///
+/// # Errors
+/// The store cannot be read. A prompt that cannot be rendered is not an error: the run fails.
 pub fn work(
     connection: &Connection,
     job: &Job,
@@ -165,12 +168,12 @@ fn present_trust(job: &Job, settings: &CronSettings) -> Trust {
 /// Returns the trust of a sender by the lists of the channel; `None` if the channel has none: a token of the page makes its holder known.
 fn listed_trust(settings: &CronSettings, channel: &str, sender: &str) -> Option<Trust> {
     let lists = settings.trust.of(channel);
-    let standing = match channel {
-        email::NAME => email::standing_of(&lists, sender),
-        channel if channel.starts_with("webhook:") => lists.standing(sender),
+    let listing = match channel {
+        email::NAME => email::listing_of(&lists, sender),
+        channel if channel.starts_with("webhook:") => lists.listing(sender),
         _ => return None,
     };
-    Some(trust_of(Author::Holder, standing))
+    Some(trust_of(Author::Holder, listing))
 }
 
 /// Returns the lines that tell the model about the run.
@@ -205,7 +208,7 @@ fn about(job: &Job, settings: &CronSettings, slot: RunSlot, now: Timestamp) -> V
 fn late(due: Timestamp, now: Timestamp) -> String {
     let late = Duration::try_from(now.duration_since(due)).unwrap_or_default();
     let minutes = late.as_secs() / 60;
-    if minutes == 0 { String::new() } else { format!(" (late by {})", Span::from_secs(minutes * 60)) }
+    if minutes == 0 { String::new() } else { format!(" (late by {})", HumanDuration::from_secs(minutes * 60)) }
 }
 
 fn names(

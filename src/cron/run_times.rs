@@ -3,12 +3,12 @@
 
 use std::time::Duration;
 
-use daoyou_channels::settings::Span;
+use daoyou_channels::settings::HumanDuration;
 use jiff::Timestamp;
 
 use super::{Job, Schedule};
 
-/// The most slots that are examined for one run time.
+/// The maximum number of slots that are examined for one run time.
 const STEPS: usize = 1_000;
 
 /// The number of slots that a jitter is checked against.
@@ -19,7 +19,7 @@ const JITTER_SLOTS: usize = 5;
 pub struct RunTimes<'a> {
     pub job: &'a str,
     pub schedule: &'a Schedule,
-    pub jitter: Option<Span>,
+    pub jitter: Option<HumanDuration>,
     /// The time when the job was created.
     pub created: Timestamp,
 }
@@ -39,7 +39,7 @@ impl<'a> RunTimes<'a> {
         match self.schedule.shortest_interval(now, JITTER_SLOTS) {
             Some(shortest) if jitter.0 >= shortest => Err(format!(
                 "a jitter of {jitter} is too long for a job that is due every {}; it must be shorter than that",
-                Span(shortest)
+                HumanDuration(shortest)
             )),
             _ => Ok(()),
         }
@@ -47,7 +47,7 @@ impl<'a> RunTimes<'a> {
 
     /// Returns the first run time after `after`.
     pub fn next_after(&self, after: Timestamp) -> Option<Timestamp> {
-        let Some(Span(jitter)) = self.jitter.filter(|jitter| !jitter.0.is_zero()) else {
+        let Some(HumanDuration(jitter)) = self.jitter.filter(|jitter| !jitter.0.is_zero()) else {
             return self.schedule.next_after(after);
         };
         // The delay may move a slot from before `after` to a time after it.
@@ -74,7 +74,7 @@ impl<'a> RunTimes<'a> {
     /// Returns the newest `limit` run times from the run time `first` up to `until`, in order, and the number of all run times
     /// in that period.
     pub fn passed(&self, first: Timestamp, until: Timestamp, limit: usize) -> (Vec<Timestamp>, usize) {
-        let jitter = self.jitter.map(|Span(jitter)| jitter).unwrap_or_default();
+        let jitter = self.jitter.map(|HumanDuration(jitter)| jitter).unwrap_or_default();
         let just_before = |at: Timestamp| Timestamp::from_millisecond(at.as_millisecond() - 1).unwrap_or(at);
         // `first` is the run time of the last slot up to it.
         let earliest = just_before(first).checked_sub(jitter).unwrap_or(first);
@@ -119,10 +119,11 @@ mod tests {
     #[test]
     fn jitter_delays_each_slot_and_neither_drops_nor_doubles_one() {
         let at = |ms: i64| Timestamp::from_millisecond(ms).unwrap();
-        let schedule = Schedule::Every { every: Span::from_secs(60), anchor: at(0) };
+        let schedule = Schedule::Every { every: HumanDuration::from_secs(60), anchor: at(0) };
         for jitter in [0, 1, 30, 59, 60, 3_600] {
             let created = Timestamp::MIN;
-            let of = RunTimes { job: "j", schedule: &schedule, jitter: Some(Span::from_secs(jitter)), created };
+            let of =
+                RunTimes { job: "j", schedule: &schedule, jitter: Some(HumanDuration::from_secs(jitter)), created };
             let mut moments = vec![of.next_after(at(0)).unwrap()];
             for _ in 0..50 {
                 moments.push(of.next_after(*moments.last().unwrap()).unwrap());
@@ -145,7 +146,7 @@ mod tests {
     fn the_anchor_is_a_slot_only_if_it_is_in_the_future() {
         let at = |secs: i64| Timestamp::from_second(secs).unwrap();
         let (hour, day) = (3_600, 86_400);
-        let jitter = Some(Span::from_secs(3_600));
+        let jitter = Some(HumanDuration::from_secs(3_600));
         // Anchor, creation, time of the query, delayed slot.
         for (anchor, created, asked, slot) in [
             (10 * day, 10 * day, 10 * day, 11 * day),
@@ -153,7 +154,7 @@ mod tests {
             (10 * day - 60, 10 * day, 10 * day, 11 * day - 60),
             (12 * day, 10 * day, 11 * day + hour, 12 * day),
         ] {
-            let schedule = Schedule::Every { every: Span::from_secs(86_400), anchor: at(anchor) };
+            let schedule = Schedule::Every { every: HumanDuration::from_secs(86_400), anchor: at(anchor) };
             for job in ["j", "k", "l"] {
                 let of = RunTimes { job, schedule: &schedule, jitter, created: at(created) };
                 let next = of.next_after(at(asked)).unwrap().as_second();

@@ -16,11 +16,11 @@ use crate::crash;
 use crate::live::LivePart;
 use crate::store::{Connection, Durability, Store, StoreError, jobs, meta, now_ms};
 
-/// The most jobs that one commit fires.
+/// The maximum number of jobs that one commit fires.
 const BATCH: u32 = 100;
 /// The longest sleep, since the clock may have been set, or the machine may have slept.
 const MAX_WAIT: Duration = Duration::from_secs(60);
-/// The most next runs that one commit corrects.
+/// The maximum number of next runs that one commit corrects.
 const CORRECTIONS_PER_COMMIT: usize = 500;
 /// The longest time of an orderly stop, apart from its turns: the minimums of its steps, and the last writes.
 const STOP_SLACK: Duration = Duration::from_secs(15);
@@ -36,7 +36,7 @@ pub struct CronService {
 }
 
 /// The state between two polls.
-struct ServiceState {
+struct PollState {
     clock: WallClock,
     /// The time of the last orderly stop.
     deferred: Option<RangeInclusive<Timestamp>>,
@@ -56,16 +56,16 @@ impl CronService {
         let deferred = match last_stop(self.bus.store(), self.settings.get().drain_timeout).await {
             Ok(deferred) => deferred,
             Err(error) => {
-                tracing::warn!(%error, "the time of the last stop is unknown: slots during it count as missed");
+                tracing::warn!(%error, "the time of the last stop is unknown: runs that were due while the gateway was stopped count as missed");
                 None
             }
         };
-        let mut state = ServiceState { clock, deferred, checked: false };
+        let mut state = PollState { clock, deferred, checked: false };
         let mut backoff = Backoff::new(Duration::from_secs(1), MAX_WAIT);
         while !shutdown.is_cancelled() {
             let wait = match self.poll(&mut state).await {
                 Ok(wait) => {
-                    backoff = Backoff::new(Duration::from_secs(1), MAX_WAIT);
+                    backoff.reset();
                     wait
                 }
                 Err(StoreError::Closed) => return,
@@ -91,7 +91,7 @@ impl CronService {
     }
 
     /// Fires one batch of due jobs; returns the time until there is more to do.
-    async fn poll(&self, state: &mut ServiceState) -> Result<Duration, StoreError> {
+    async fn poll(&self, state: &mut PollState) -> Result<Duration, StoreError> {
         let settings = self.settings.get();
         let now = now_ms();
         if state.clock.was_set_back(now, Instant::now()) {

@@ -20,7 +20,7 @@ use super::{
     DeliveryMode, DeliveryTarget, FiringReport, Job, JobContext, JobError, JobMaker, JobScope, JobService,
     MisfirePolicy, NewJob, run_now,
 };
-use crate::bus::ReplyTarget;
+use crate::bus::{ReplyTarget, metadata_of};
 use crate::origin::{TurnCause, TurnOrigin};
 use crate::store::jobs::JobRow;
 use crate::store::{Connection, StoreError, job_runs};
@@ -30,9 +30,9 @@ use crate::tools::{
 };
 
 const NAME: &str = "cron";
-/// The most jobs that `list` shows.
+/// The maximum number of jobs that `list` shows.
 const LISTED: usize = 50;
-/// The most jobs that are named when one is not found.
+/// The maximum number of jobs that are named when one is not found.
 const NAMED: usize = 10;
 
 #[derive(Deserialize, JsonSchema)]
@@ -328,7 +328,7 @@ impl ToolCaller {
                     channel: channel.clone(),
                     chat_id: chat_id.clone(),
                     session: context.session.clone(),
-                    metadata: serde_json::from_str(&context.metadata).unwrap_or_default(),
+                    metadata: metadata_of(&context.metadata),
                     origin: for_runs(&context.origin),
                 },
                 maker,

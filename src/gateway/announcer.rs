@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use daoyou_channels::settings::Span;
+use daoyou_channels::settings::HumanDuration;
 use daoyou_channels::{InboundMessage, SessionKey, Trust};
 use serde_json::{Map, Value};
 use uuid::Uuid;
@@ -93,7 +93,7 @@ fn announcement(phrases: &Phrases, process: &ProcessRow, end: &ProcessEnd, print
     let how = match end {
         ProcessEnd::Exited(ShellExit::Code(code)) => after(fill(phrases.process_exit, &[&code.to_string()])),
         ProcessEnd::Exited(ShellExit::Signal(signal)) => after(fill(phrases.process_signal, &[&signal.to_string()])),
-        ProcessEnd::TimedOut(limit) => fill(phrases.process_timed_out, &[&Span(*limit).to_string()]),
+        ProcessEnd::TimedOut(limit) => fill(phrases.process_timed_out, &[&HumanDuration(*limit).to_string()]),
         ProcessEnd::Interrupted => phrases.process_interrupted.to_owned(),
         ProcessEnd::Lost => after(phrases.process_lost.to_owned()),
         ProcessEnd::Killed { .. } => after(phrases.process_killed.to_owned()),

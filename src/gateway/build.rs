@@ -10,6 +10,7 @@ use anyhow::{Context, bail};
 use daoyou_channels::api;
 use daoyou_channels::cli::{CliChannel, Language, NameDirectory, TerminalSetup};
 use daoyou_channels::outgoing::OutgoingFiles;
+use daoyou_channels::settings::size;
 use daoyou_channels::trust::TrustLists;
 use daoyou_channels::{ChannelContext, Inbox, SessionKey};
 use jiff::Timestamp;
@@ -321,7 +322,7 @@ pub(super) fn server_settings(loaded: &LoadedConfig) -> anyhow::Result<http::Ser
         hosts: http::AllowedHosts::new(&config.hosts),
         proxies: http::TrustedProxies(proxies.map_err(anyhow::Error::msg)?),
         tls: open_tls(loaded)?,
-        connections: usize::try_from(config.max_connections).unwrap_or(usize::MAX),
+        connections: size(config.max_connections),
         limits: server_limits(&loaded.config),
     })
 }

@@ -17,7 +17,7 @@ use super::settings::trust_lists;
 use crate::config::Config;
 use crate::home::Home;
 use crate::http::{PAGE_CHANNEL, PageChannel};
-use crate::mcp::{MCP_CHANNEL, McpChannel};
+use crate::mcp::{MCP_CHANNEL, mcp_channel};
 
 /// The channels of a gateway.
 pub(super) struct Channels {
@@ -41,7 +41,7 @@ pub(super) fn build(
             let workspace = home.workspace(&config.agent.workspace);
             let api = ApiChannel::new(Arc::new(api), &workspace);
             channels.running.push(Arc::new(api.with_context(|| workspace.display().to_string())?));
-            channels.running.push(Arc::new(McpChannel::default()));
+            channels.running.push(Arc::new(mcp_channel()));
             channels.running.push(Arc::new(PageChannel));
         }
         // A gateway of a single conversation has no HTTP server.

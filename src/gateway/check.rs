@@ -44,14 +44,14 @@ pub fn check(loaded: &LoadedConfig, home: &Home, env: &BTreeMap<String, String>)
     faults
 }
 
-/// Checks that the workspace is a usable path, is no folder of the system, where the agent would write, and does not hold the home:
-/// the agent could read and change the gateway's own files there.
+/// Checks that the workspace is a usable path, is not a folder of the system, where the agent would write, and does not
+/// hold the home: the agent could read and change the gateway's own files there.
 fn check_workspace(loaded: &LoadedConfig, home: &Home) -> Option<ConfigFault> {
     let real = |path: &Path| resolve_links(path).ok();
     let fault = |wrong: String, allowed| Some(loaded.fault("agent.workspace", wrong, allowed));
     let written = &loaded.config.agent.workspace;
     if written.contains('\0') {
-        return fault(format!("{written:?} is no path"), "the path of a folder");
+        return fault(format!("{written:?} is not a path"), "the path of a folder");
     }
     let workspace = home.workspace(written);
     let found = real(&workspace)?;
@@ -93,7 +93,7 @@ pub(super) fn check_tools(loaded: &LoadedConfig) -> Result<(), ConfigFaults> {
         let near = nearest_tool(name).map_or_else(String::new, |near| format!("; the nearest is {near:?}"));
         let wrong = match name.strip_suffix('*').filter(|_| key.starts_with("approval.")) {
             Some(start) => format!("no tool's name begins with {start:?}, and no server in [mcp] has such tools"),
-            None => format!("{name:?} is no tool{near}"),
+            None => format!("{name:?} is not a tool{near}"),
         };
         let names = TOOL_NAMES.iter().map(|(name, ..)| *name).collect::<Vec<_>>().join(", ");
         loaded.fault(&key, wrong, names)

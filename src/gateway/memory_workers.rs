@@ -1,11 +1,10 @@
 //! The background workers of memory.
 
-use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
 use daoyou_channels::SessionKey;
-use futures_util::FutureExt;
+use daoyou_channels::text::catch_panic;
 use tokio::task::{JoinError, JoinHandle};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
@@ -80,7 +79,7 @@ fn restart_on_panic<Run: Future<Output = ()> + Send>(
 ) -> WorkerTask {
     let stop = stop.clone();
     let task = tokio::spawn(async move {
-        while AssertUnwindSafe(start(stop.clone())).catch_unwind().await.is_err() {
+        while catch_panic(start(stop.clone())).await.is_err() {
             tracing::error!(part, "a worker panicked; it starts again in a minute");
             if stop.run_until_cancelled(tokio::time::sleep(PANIC_PAUSE)).await.is_none() {
                 return;
@@ -93,6 +92,6 @@ fn restart_on_panic<Run: Future<Output = ()> + Send>(
 /// Logs that a task panicked or was aborted.
 pub(super) fn log_join_error(part: &str, result: Result<(), JoinError>) {
     if let Err(error) = result {
-        tracing::error!(part, %error, "ended unexpectedly");
+        tracing::error!(part, %error, "a worker ended unexpectedly");
     }
 }

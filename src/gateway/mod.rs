@@ -37,6 +37,6 @@ pub use read_only::{GatewayStart, serve};
 pub use reload::{ConfigLoader, ReloadSource};
 pub use run::supervise_command;
 pub use settings::{language, zone_or_system};
-pub use setup::{ServiceOffer, service_offers};
+pub use setup::{ProviderOffer, service_offers};
 pub use skills::{FoundSkills, SkillInstaller};
 pub use trash::{empty_trash, list_trash, restore_trash};

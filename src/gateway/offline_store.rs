@@ -44,7 +44,7 @@ where
 /// A query or change that needs no running gateway: the store, and for jobs and memories also the configuration and the workspace.
 pub trait OfflineRequest {
     /// The request changes nothing in the store but the search index.
-    const ONLY_READS: bool;
+    const ONLY_READS: bool = false;
 
     /// Returns the answer. `loaded` is a `Result` because requests about sessions, turns, the queue and tokens need no
     /// configuration, so they are answered even if it is invalid; the other requests fail with its error.
@@ -79,8 +79,6 @@ impl OfflineRequest for StoreQuery {
 }
 
 impl OfflineRequest for StoreChange {
-    const ONLY_READS: bool = false;
-
     async fn answer(self, home: &Home, _: &HomeLock, _: anyhow::Result<&LoadedConfig>) -> anyhow::Result<Value> {
         let subject = self.subject();
         if !home.database().exists() {
@@ -92,8 +90,6 @@ impl OfflineRequest for StoreChange {
 }
 
 impl OfflineRequest for TokenChange {
-    const ONLY_READS: bool = false;
-
     async fn answer(self, home: &Home, _: &HomeLock, _: anyhow::Result<&LoadedConfig>) -> anyhow::Result<Value> {
         with_store(Store::open(&home.database())?, async |store| query::access::apply(store, self).await).await
     }
@@ -116,8 +112,6 @@ impl OfflineRequest for JobQuery {
 }
 
 impl OfflineRequest for JobChange {
-    const ONLY_READS: bool = false;
-
     /// Makes the change, which takes effect in the next gateway.
     async fn answer(self, home: &Home, _: &HomeLock, loaded: anyhow::Result<&LoadedConfig>) -> anyhow::Result<Value> {
         let context = open_job_context(home, loaded?)?;
@@ -161,8 +155,6 @@ async fn index_backlog(memory: &Arc<MemoryService>) {
 }
 
 impl OfflineRequest for MemoryChange {
-    const ONLY_READS: bool = false;
-
     /// Makes the change, and updates the files of the workspace.
     async fn answer(self, home: &Home, _: &HomeLock, loaded: anyhow::Result<&LoadedConfig>) -> anyhow::Result<Value> {
         let loaded = loaded?;

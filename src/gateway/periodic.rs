@@ -1,11 +1,10 @@
 //! The gateway's own periodic work: maintenance of the store, the heartbeat, and a wake-up of the cron service. Jobs of the owner do
 //! not run here: they have exact times, which are in the store.
 
-use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::FutureExt;
+use daoyou_channels::text::catch_panic;
 use jiff::Timestamp;
 use tokio_util::sync::CancellationToken;
 
@@ -87,5 +86,5 @@ async fn next_period(seconds: impl Fn() -> i64, start: i64) {
 /// Runs `work`. The panic hook logs a panic in it, which ends this run only.
 async fn isolate(work: impl Future<Output = ()>) {
     // The next period tries the work again.
-    let _ = AssertUnwindSafe(work).catch_unwind().await;
+    let _ = catch_panic(work).await;
 }

@@ -110,7 +110,7 @@ impl Gateway {
         tokio::select! {
             () = shutdown.cancelled() => {}
             left = self.cli.exited() => if left != TerminalExit::Shutdown {
-                tracing::info!("the terminal was left");
+                tracing::info!("the terminal chat ended");
             },
             // Neither ends normally. The service manager restarts the process, which continues from the store.
             result = &mut agent => bail!("the agent loop ended: {result:?}"),
@@ -222,7 +222,8 @@ impl StopDeadline {
         self.total.saturating_sub(self.begun.elapsed()).max(shortest).min(longest)
     }
 
-    /// Does the same as [`Self::limit`], and reports the step to the service manager.
+    /// Returns the time for a step that begins now, as [`Self::limit`] does, and reports the step to the service
+    /// manager.
     fn begin_step(&self, step: &str, shortest: Duration, longest: Duration) -> Duration {
         let limit = self.limit(shortest, longest);
         if self.is_daemon {

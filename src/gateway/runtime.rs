@@ -6,6 +6,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use anyhow::Context;
+use daoyou_channels::settings::size;
 use daoyou_channels::trust::SenderLists;
 use serde_json::{Value, json};
 use tokio::sync::Notify;
@@ -13,10 +14,10 @@ use tokio::sync::Notify;
 use super::agents::agent_directory;
 use super::settings::{
     PRIVATE, bus_settings, channels_with_proof, embedder, job_context, memory_settings, result_embedder,
-    result_summarizer, secrets, size, timezone, trust_lists,
+    result_summarizer, secrets, timezone, trust_lists,
 };
 use crate::agent::{
-    ApprovalGate, AskUserTool, Conversations, Parking, RunningTurns, SpawnTool, TurnRunner, TurnStarter, TurnTools,
+    ApprovalGate, AskUserTool, ConversationDeps, Parking, RunningTurns, SpawnTool, TurnRunner, TurnStarter, TurnTools,
 };
 use crate::bus::{BusSettings, MessageBus, WeakBus};
 use crate::config::{Config, LoadedConfig, SettingOrigin};
@@ -207,7 +208,7 @@ impl Runtime {
         bus: &Arc<MessageBus>,
         running: &RunningTurns,
         middleware: MiddlewareStack,
-    ) -> anyhow::Result<Conversations> {
+    ) -> anyhow::Result<ConversationDeps> {
         let closed = PRIVATE.default_visibility().hidden;
         let (agent, commands) = (&self.config.agent, &self.commands);
         // Without a tool that loads skills, a list of skills is useless.
@@ -215,7 +216,7 @@ impl Runtime {
         let tokens = if can_load { self.config.skills.prompt_tokens as usize } else { 0 };
         let skills = PromptSkills { catalog: commands.skills.clone(), tokens };
         let system = SystemPrompt::new(workspace, &self.config.owner.name, &closed, skills);
-        Ok(Conversations {
+        Ok(ConversationDeps {
             contexts: ContextBuilder {
                 store: commands.context.store.clone(),
                 memory: self.memory.clone(),
@@ -245,7 +246,7 @@ impl Runtime {
             middleware: Arc::new(middleware),
             approvals: ApprovalGate {
                 bus: bus.clone(),
-                config: self.config.approval.with_own_names(canonical_name),
+                config: self.config.approval.with_canonical_names(canonical_name),
                 channels_with_proof: channels_with_proof(&self.config),
                 phrases: commands.context.phrases,
                 timezone: commands.context.timezone.clone(),

@@ -18,7 +18,10 @@ pub(super) fn status(status: &str) {
 pub(super) fn reloading() {
     match NotifyState::monotonic_usec_now() {
         Ok(now) => send(&[NotifyState::Reloading, now, NotifyState::Status("reading the configuration")]),
-        Err(error) => tracing::warn!(%error, "the service manager was not notified of the reload: there is no clock"),
+        Err(error) => tracing::warn!(
+            %error,
+            "the service manager was not notified of the reload: the monotonic clock cannot be read"
+        ),
     }
 }
 

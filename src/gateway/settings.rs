@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use daoyou_channels::email;
-use daoyou_channels::settings::Secret;
+use daoyou_channels::settings::{Secret, size};
 use daoyou_channels::text::Language;
 use daoyou_channels::trust::{AllowList, Author, SenderLists, TrustLists};
 use jiff::tz::TimeZone;
@@ -53,9 +53,9 @@ fn with_credentials(key: &str, value: &Secret) -> impl Iterator<Item = Secret> {
     iter::once(value.clone()).chain(credentials)
 }
 
-/// Returns true if the value is a secret. `config show` hides the value of every header and variable, but most are no secret: a
-/// title, a version, a date. Removing these would damage ordinary texts. A value that is stored elsewhere is a secret, whatever the
-/// name of its header or variable.
+/// Returns true if the value is a secret. `config show` hides the value of every header and variable, but most are not
+/// secret: a title, a version, a date. Removing these would damage ordinary texts. A value that is stored elsewhere is
+/// a secret, whatever the name of its header or variable.
 fn is_secret(key: &str, is_literal: bool) -> bool {
     const NAMES: [&str; 8] = ["auth", "cookie", "credential", "key", "password", "secret", "token", "url"];
     let variable = key.strip_prefix("mcp.").and_then(|key| key.split_once(".env."));
@@ -76,10 +76,6 @@ pub(super) fn bus_settings(config: &Config, commands: Arc<dyn ControlCommands>) 
         by_sender: config.agent.session.scope == SessionScope::Sender,
         notices: notices(config),
     }
-}
-
-pub(super) fn size(count: u32) -> usize {
-    usize::try_from(count).unwrap_or(usize::MAX)
 }
 
 fn cron_settings(config: &Config) -> anyhow::Result<CronSettings> {
@@ -250,7 +246,7 @@ pub(super) fn local_address(listen: SocketAddr) -> SocketAddr {
 pub fn timezone(config: &Config) -> anyhow::Result<TimeZone> {
     match config.agent.timezone.as_str() {
         "" => Ok(machine_zone()),
-        name => TimeZone::get(name).with_context(|| format!("agent.timezone: {name:?} is no known time zone")),
+        name => TimeZone::get(name).with_context(|| format!("agent.timezone: {name:?} is not a known time zone")),
     }
 }
 
@@ -273,7 +269,7 @@ pub(super) fn trust_lists(config: &Config) -> HashMap<String, SenderLists> {
     channels.map(|(channel, trusted)| (channel.clone(), lists(config, &channel, trusted))).collect()
 }
 
-/// Returns the channels on which something proves the name of a sender, so that a stranger writes under one name only.
+/// Returns the channels on which something proves the name of a sender, so that an unlisted sender writes under one name only.
 pub(super) fn channels_with_proof(config: &Config) -> HashSet<String> {
     let ChannelsConfig { cli: _, webhook, email } = &config.channels;
     let hooks = webhook.iter().filter(|(_, hook)| hook.author().is_ok()).map(|(name, _)| format!("webhook:{name}"));
@@ -288,7 +284,7 @@ fn lists(config: &Config, channel: &str, trusted: &AllowList) -> SenderLists {
 
 #[cfg(test)]
 mod tests {
-    use daoyou_channels::email::TrustBy;
+    use daoyou_channels::email::TrustMethod;
     use daoyou_channels::trust::{SenderListing, trust_of};
     use daoyou_channels::webhook::{Verify, WebhookConfig};
 
@@ -319,7 +315,7 @@ mod tests {
             ("cli", "ann", SenderListing::Unlisted),
             ("webhook:in:ann", "bob", SenderListing::Unlisted),
         ] {
-            assert_eq!(lists.of(channel).standing(sender), expected, "{channel} {sender}");
+            assert_eq!(lists.of(channel).listing(sender), expected, "{channel} {sender}");
         }
     }
 
@@ -331,7 +327,7 @@ mod tests {
         }
         let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<HashSet<_>>();
         assert_eq!(channels_with_proof(&config), names(&["webhook:proven", "email"]));
-        config.channels.email.trust = TrustBy::None;
+        config.channels.email.trust = TrustMethod::None;
         assert_eq!(channels_with_proof(&config), names(&["webhook:proven"]));
     }
 
@@ -340,11 +336,11 @@ mod tests {
     #[test]
     fn each_channel_and_proof_grants_its_trust() {
         const OWNERS: [&str; 4] = ["owner"; 4];
-        const STRANGERS: [&str; 4] = ["untrusted"; 4];
+        const UNTRUSTED: [&str; 4] = ["untrusted"; 4];
         let ChannelsConfig { cli: _, webhook: _, email: _ } = ChannelsConfig::default();
         let trusts = |author| {
             [SenderListing::Owner, SenderListing::Listed, SenderListing::Everybody, SenderListing::Unlisted]
-                .map(|standing| trust_of(author, standing).as_str())
+                .map(|listing| trust_of(author, listing).as_str())
         };
         // The terminal, the HTTP API, and work of the gateway for its owner.
         assert_eq!(trusts(Author::Owner), OWNERS);
@@ -356,18 +352,18 @@ mod tests {
             };
             let [plain, by_content, by_sender] = [of(None, None), of(None, Some("x")), of(Some("x"), None)];
             let (expected, with_content) = match verify {
-                Verify::Standard | Verify::Bearer => (["owner", "known", "known", "untrusted"], STRANGERS),
+                Verify::Standard | Verify::Bearer => (["owner", "known", "known", "untrusted"], UNTRUSTED),
                 Verify::Github | Verify::Slack => {
                     (["owner", "known", "untrusted", "untrusted"], ["owner", "known", "untrusted", "untrusted"])
                 }
-                Verify::Stripe | Verify::None => (STRANGERS, STRANGERS),
+                Verify::Stripe | Verify::None => (UNTRUSTED, UNTRUSTED),
             };
-            assert_eq!((plain, by_content, by_sender), (expected, with_content, STRANGERS), "{verify:?}");
+            assert_eq!((plain, by_content, by_sender), (expected, with_content, UNTRUSTED), "{verify:?}");
         }
-        for trust in [TrustBy::Authserv, TrustBy::Verify, TrustBy::None] {
+        for trust in [TrustMethod::Authserv, TrustMethod::Verify, TrustMethod::None] {
             let expected = match trust {
-                TrustBy::Authserv | TrustBy::Verify => ["owner", "known", "untrusted", "untrusted"],
-                TrustBy::None => STRANGERS,
+                TrustMethod::Authserv | TrustMethod::Verify => ["owner", "known", "untrusted", "untrusted"],
+                TrustMethod::None => UNTRUSTED,
             };
             assert_eq!(trusts(trust.author()), expected, "{trust:?}");
         }

@@ -9,7 +9,7 @@ use crate::phrases::Phrases;
 
 /// A known model service, and the key, address and models that this machine has for it.
 #[derive(Clone, Debug)]
-pub struct ServiceOffer {
+pub struct ProviderOffer {
     pub name: &'static str,
     /// The address of the service: that of the environment if there is one.
     pub base_url: String,
@@ -25,7 +25,7 @@ pub struct ServiceOffer {
     pub installed: Option<Vec<String>>,
 }
 
-impl ServiceOffer {
+impl ProviderOffer {
     /// Returns true if the service can be used without further settings.
     pub fn is_ready(&self) -> bool {
         self.key_variable.is_some() || self.installed.as_ref().is_some_and(|models| !models.is_empty())
@@ -46,7 +46,7 @@ impl ServiceOffer {
 
 /// Returns the known services, with keys and addresses of the environment; services that can be used at once come first. Requests
 /// the list of models from this machine's model server.
-pub async fn service_offers(env: &BTreeMap<String, String>) -> Vec<ServiceOffer> {
+pub async fn service_offers(env: &BTreeMap<String, String>) -> Vec<ProviderOffer> {
     crate::llm::install_crypto();
     let variable = |name: &str| env.get(name).cloned();
     let mut offers: Vec<_> = SERVICES.iter().map(|service| offer(service, &variable)).collect();
@@ -58,9 +58,9 @@ pub async fn service_offers(env: &BTreeMap<String, String>) -> Vec<ServiceOffer>
     offers
 }
 
-fn offer(service: &KnownService, variable: &impl Fn(&str) -> Option<String>) -> ServiceOffer {
+fn offer(service: &KnownService, variable: &impl Fn(&str) -> Option<String>) -> ProviderOffer {
     let moved = service.address_in(variable).map(|(_, url)| url);
-    ServiceOffer {
+    ProviderOffer {
         name: service.name,
         has_custom_address: moved.is_some(),
         base_url: moved.unwrap_or_else(|| service.base_url.to_owned()),

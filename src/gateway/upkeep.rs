@@ -97,7 +97,7 @@ impl Upkeep {
             Ok(Some(copy)) => {
                 tracing::error!(copy = %copy.display(), "{DETACHED}; no more messages are accepted, and a copy was made");
                 if let Err(error) = self.notify_of_rescue(&copy).await {
-                    tracing::error!(%error, "the owner could not be told");
+                    tracing::error!(%error, "the owner could not be notified");
                 }
             }
             Err(error) => tracing::error!(%error, "{DETACHED}, and it could not be copied"),

@@ -79,7 +79,7 @@ fn watch(runtime: &Handle, parts: &WatchedParts, period: Duration, stopped: &mps
         match wait(&result, stopped, period + SLACK) {
             None => return,
             Some(Ok(())) => service_manager::alive(),
-            Some(Err(stuck)) => tracing::error!("{stuck}; the service manager's watchdog is not fed"),
+            Some(Err(stuck)) => tracing::error!("{stuck}; the service manager's watchdog is not notified"),
         }
         let rest = period.saturating_sub(begun.elapsed());
         if stopped.recv_timeout(rest) != Err(RecvTimeoutError::Timeout) {

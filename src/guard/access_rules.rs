@@ -15,6 +15,7 @@ const CATCH_ALL: [&str; 3] = ["*", "**", "**/*"];
 /// The characters by which a shell joins commands, substitutes, or redirects.
 const SHELL_OPERATORS: [char; 12] = [';', '&', '|', '<', '>', '$', '`', '(', ')', '{', '}', '\n'];
 
+/// What a rule permits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum AccessPermission {
@@ -25,7 +26,7 @@ pub enum AccessPermission {
     Deny,
 }
 
-/// A pattern, and what holds for what it fits.
+/// A glob pattern, and the permission of the paths or commands that match it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct AccessRule {
@@ -174,7 +175,7 @@ impl PatternRules {
                 rest = rest.max(Some(*permission));
                 continue;
             }
-            let globs = build(pattern).map_err(|error| format!("{pattern:?} is no pattern: {}", error.kind()))?;
+            let globs = build(pattern).map_err(|error| format!("{pattern:?} is not a pattern: {}", error.kind()))?;
             let set = match permission {
                 AccessPermission::Allow => &mut allow,
                 AccessPermission::Ask => &mut ask,

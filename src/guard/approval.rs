@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use daoyou_channels::settings::Span;
+use daoyou_channels::settings::HumanDuration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use smart_default::SmartDefault;
@@ -41,8 +41,8 @@ pub struct ApprovalConfig {
     /// calls of tainted turns alone.
     pub channels: BTreeMap<String, ApprovalPolicy>,
     /// How long a call waits for an answer; then it is refused.
-    #[default(Span::from_secs(86_400))]
-    pub expires: Span,
+    #[default(HumanDuration::from_secs(86_400))]
+    pub expires: HumanDuration,
 }
 
 impl ApprovalConfig {
@@ -68,12 +68,12 @@ impl ApprovalConfig {
         tools.into_iter().map(of_tool).max().or(of_channel).unwrap_or(self.default)
     }
 
-    /// Returns the settings with the tools' own names, which `own_name` returns for a name or alias. Of two entries for one tool
-    /// the stricter one holds.
-    pub fn with_own_names(&self, own_name: impl Fn(&str) -> Option<&'static str>) -> Self {
+    /// Returns the settings with the tools' canonical names, which `canonical_name` returns for a name or alias. Of two entries for one
+    /// tool the stricter one holds.
+    pub fn with_canonical_names(&self, canonical_name: impl Fn(&str) -> Option<&'static str>) -> Self {
         let mut tools = BTreeMap::new();
         for (name, policy) in &self.tools {
-            let strictest = tools.entry(own_name(name).unwrap_or(name).to_owned()).or_insert(*policy);
+            let strictest = tools.entry(canonical_name(name).unwrap_or(name).to_owned()).or_insert(*policy);
             *strictest = (*strictest).max(*policy);
         }
         Self { tools, ..self.clone() }
@@ -110,7 +110,7 @@ mod tests {
         let tools = [("bash", Always), ("exec", Never), ("github__x", Deny)];
         let tools = tools.map(|(name, policy)| (name.to_owned(), policy)).into();
         let config = ApprovalConfig { tools, ..ApprovalConfig::default() };
-        let config = config.with_own_names(|name| matches!(name, "bash" | "exec").then_some("exec"));
+        let config = config.with_canonical_names(|name| matches!(name, "bash" | "exec").then_some("exec"));
         assert_eq!(config.policy(["exec"], "cli", false), Always);
         assert_eq!(config.policy(["github__x"], "cli", false), Deny);
     }

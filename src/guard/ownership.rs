@@ -65,7 +65,7 @@ impl CommandUser {
         // A mistake here would hand system folders to the user. Callers pass only folders that daoyou created, and none of those
         // lies so high.
         if !folder.is_absolute() || folder.components().count() < LEAST_DEPTH {
-            return Err(io::Error::other(format!("{} is no folder of daoyou's own", folder.display())));
+            return Err(io::Error::other(format!("{} is not a folder of daoyou's own", folder.display())));
         }
         let (Some(parent), Some(name)) = (folder.parent(), folder.file_name()) else {
             return Err(io::Error::from(io::ErrorKind::InvalidInput));
@@ -151,7 +151,7 @@ mod tests {
         // The test uses names that do not exist: a bug must not change the owner of a real folder.
         for refused in ["/none-there", "relative/none/there"] {
             let error = user.chown_tree(Path::new(refused)).unwrap_err().to_string();
-            assert!(error.contains("no folder of daoyou's own"), "{refused}: {error}");
+            assert!(error.contains("not a folder of daoyou's own"), "{refused}: {error}");
         }
         let owner = |path: &Path| fs::symlink_metadata(path).unwrap().uid();
         for given in [inside.clone(), inside.join("f"), inside.join("sub"), inside.join("sub/f")] {

@@ -37,6 +37,9 @@ fn protected_paths_of(home: &Path, user: &Path) -> Vec<PathBuf> {
 }
 
 /// Resolves the links of the existing part of a path, and appends the rest.
+///
+/// # Errors
+/// A link is dangling or part of a cycle, a folder cannot be entered, or a part of the path is not a folder.
 pub fn resolve_links(path: &Path) -> io::Result<PathBuf> {
     let mut missing = Vec::new();
     let mut existing = path;

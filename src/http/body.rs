@@ -16,7 +16,7 @@ use daoyou_channels::{BodyShare, HttpError};
 
 use super::connections::Connection;
 use super::error;
-use super::limits::{PROVEN_BODY_RATE, ServerLimits};
+use super::limits::{AUTHENTICATED_BODY_RATE, ServerLimits};
 
 /// A request body with its limits. When the body exceeds a limit, the connection stores the error, which becomes the response.
 pub struct BoundedBody {
@@ -62,7 +62,7 @@ impl BoundedBody {
     /// Returns the time for the whole body. A slow line must not end the upload of an authenticated client, so that what has
     /// arrived earns more time.
     fn time(&self) -> Duration {
-        let earned = if self.share.is_proven() { (self.limit - self.left) / PROVEN_BODY_RATE } else { 0 };
+        let earned = if self.share.is_authenticated() { (self.limit - self.left) / AUTHENTICATED_BODY_RATE } else { 0 };
         self.allowed + Duration::from_secs(earned)
     }
 

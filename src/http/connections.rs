@@ -166,6 +166,9 @@ impl Connection {
     }
 
     /// Returns the error of the head that hyper has just parsed, if the head was invalid.
+    ///
+    /// # Errors
+    /// The recorded error of the head, or 400 if hyper and this server disagree about where requests begin.
     pub fn next_head(&self) -> Result<(), HttpError> {
         match self.heads.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |heads| heads.checked_sub(1)) {
             Ok(1) => self.head_error.lock().take().map_or(Ok(()), Err),

@@ -12,7 +12,7 @@ use daoyou_channels::HttpError;
 
 use super::error;
 
-/// The most header fields of one request.
+/// The maximum number of header fields of one request.
 const MAX_FIELDS: usize = 100;
 
 /// Finds the end of the head at the start of `bytes`, after its blank line. `scanned` is the position that the last call reached,
@@ -99,10 +99,10 @@ fn bad_request<T>(message: impl Into<Cow<'static, str>>) -> Result<T, HttpError>
     Err(HttpError::bad_request(message))
 }
 
-/// The most bytes of a chunk extension, and of all trailer fields.
+/// The maximum size, in bytes, of a chunk extension, and of all trailer fields.
 const MAX_LINE: u32 = 4_096;
 
-/// The most digits of a chunk's size; more do not fit into 64 bits.
+/// The maximum number of digits of a chunk's size; more do not fit into 64 bits.
 const MAX_DIGITS: u32 = 15;
 
 /// The parsing state of a body.
@@ -169,6 +169,9 @@ impl BodyFraming {
     }
 
     /// Parses `bytes`, and returns the number of them that belong to the body.
+    ///
+    /// # Errors
+    /// A chunk's size, extension, line end or trailer is malformed or too long.
     pub fn consume(&mut self, bytes: &[u8]) -> Result<usize, MalformedChunk> {
         let chunk = match &mut self.0 {
             FramingState::Length(left) => {

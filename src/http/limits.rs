@@ -9,7 +9,7 @@ use smart_default::SmartDefault;
 /// The number of files that the gateway opens besides its connections: the database, model calls, commands, logs.
 const OTHER_FILES: u64 = 512;
 
-/// The least time between two log lines about refused connections, so that a flood does not fill the log.
+/// The minimum time between two log lines about refused connections, so that a flood does not fill the log.
 pub const LOG_INTERVAL: Duration = Duration::from_secs(10);
 
 /// The pause after a connection could not be accepted for lack of files or memory.
@@ -24,8 +24,9 @@ pub const IMPORT_BODY_LIMIT: usize = 32 * 1024 * 1024;
 /// The largest file that the page uploads, in bytes.
 pub const UPLOAD_LIMIT: usize = 25 * 1024 * 1024;
 
-/// The least rate, in bytes a second, at which the body of an authenticated client has to arrive, after its first seconds.
-pub const PROVEN_BODY_RATE: u64 = 16 * 1024;
+/// The minimum rate, in bytes a second, at which the body of an authenticated client has to arrive, after its first
+/// seconds.
+pub const AUTHENTICATED_BODY_RATE: u64 = 16 * 1024;
 
 /// The limits of times and sizes.
 #[derive(Clone, Copy, Debug, SmartDefault)]
@@ -34,7 +35,7 @@ pub struct ServerLimits {
     #[default(Duration::from_secs(10))]
     pub header: Duration,
     /// The time for the body of a request. The body of an authenticated client gets a second more for each
-    /// [`PROVEN_BODY_RATE`] bytes that have arrived.
+    /// [`AUTHENTICATED_BODY_RATE`] bytes that have arrived.
     #[default(Duration::from_secs(30))]
     pub body: Duration,
     /// The idle time between two requests.

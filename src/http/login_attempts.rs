@@ -18,7 +18,7 @@ const WARNING_QUOTA: Quota = Quota::Window { count: 1, period: WINDOW };
 /// The length of a prefix, in bytes.
 const PREFIX_BYTES: usize = 4;
 
-/// The most clients, and clients with a prefix, that are counted separately.
+/// The maximum number of clients, and clients with a prefix, that are counted separately.
 const MAX_ENTRIES: usize = 4_096;
 
 /// Counts the failures of each client.

@@ -9,7 +9,7 @@ use ipnet::IpNet;
 const FORWARDED_FOR: &str = "x-forwarded-for";
 const FORWARDED_PROTO: &str = "x-forwarded-proto";
 
-/// The most addresses of `X-Forwarded-For` that are parsed.
+/// The maximum number of addresses of `X-Forwarded-For` that are parsed.
 const MAX_HOPS: usize = 32;
 
 /// Parses a range of addresses (`10.0.0.0/8`) or a single address.

@@ -11,7 +11,7 @@ use axum::response::Response;
 use axum::routing::get;
 use axum::{Json, Router};
 use daoyou_channels::HttpError;
-use daoyou_channels::settings::Span;
+use daoyou_channels::settings::HumanDuration;
 use serde_json::{Value, json};
 
 use crate::live::Live;
@@ -69,7 +69,7 @@ fn status(reason: &ReadOnlyReason) -> Value {
         "home": reason.home,
         "version": env!("CARGO_PKG_VERSION"),
         "pid": std::process::id(),
-        "uptime": Span::from_secs(reason.since.elapsed().as_secs()).to_string(),
+        "uptime": HumanDuration::from_secs(reason.since.elapsed().as_secs()).to_string(),
         "listen": reason.listen,
         "ready": false,
         "parts": { "intake": format!("nothing can be stored: {}", reason.details.get()), "channels": {} },

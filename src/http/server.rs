@@ -10,11 +10,13 @@ use std::task::Poll;
 use std::time::Duration;
 
 use axum::Router;
+use daoyou_channels::BodyBudget;
 use futures_util::future::{self, Either};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
+use hyper_util::service::TowerToHyperService;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::Instant;
@@ -38,7 +40,7 @@ pub struct ServerSettings {
     pub hosts: AllowedHosts,
     pub proxies: TrustedProxies,
     pub tls: Option<ReloadingTls>,
-    /// The most connections that are open at once.
+    /// The maximum number of connections that are open at once.
     pub connections: usize,
     pub limits: ServerLimits,
 }
@@ -107,7 +109,15 @@ impl BoundListener {
     /// Adds the routes.
     pub fn serve(self, routes: Router, metrics: Arc<Metrics>) -> Server {
         let ServerSettings { hosts, proxies, tls, connections, limits, .. } = self.settings;
-        let service = HttpService::new(routes, hosts, proxies, limits, metrics.clone(), tls.is_some());
+        let service = HttpService {
+            routes: TowerToHyperService::new(routes),
+            hosts,
+            proxies,
+            limits,
+            budget: BodyBudget::new(limits.body_budget),
+            metrics: metrics.clone(),
+            is_tls: tls.is_some(),
+        };
         let connections = Connections::new(raise_file_limit(connections));
         Server { listener: self.listener, shared: Arc::new(Shared { service, tls, connections, limits, metrics }) }
     }
@@ -187,7 +197,7 @@ async fn connection(shared: Arc<Shared>, stream: TcpStream, peer: SocketAddr, pe
     let _open = shared.metrics.http.connected();
     // Without TCP_NODELAY a reply in small parts waits 40 ms for an acknowledgement.
     if let Err(error) = stream.set_nodelay(true) {
-        tracing::debug!(%error, "TCP_NODELAY");
+        tracing::debug!(%error, "TCP_NODELAY could not be set");
     }
     let Ok(local) = stream.local_addr() else { return };
     let addrs = ConnectionAddrs { peer, local };

@@ -3,7 +3,6 @@
 //! pages from other sites.
 
 use std::net::{IpAddr, SocketAddr};
-use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -14,9 +13,8 @@ use axum::http::uri::Authority;
 use axum::http::{HeaderMap, HeaderValue, Request, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use daoyou_channels::api::in_openai_form;
-use daoyou_channels::text::truncate;
+use daoyou_channels::text::{catch_panic, truncate};
 use daoyou_channels::{BodyBudget, ClientAddr, HttpError};
-use futures_util::FutureExt;
 use http_body_util::BodyExt;
 use hyper::body::{Body as _, Incoming};
 use hyper::service::Service;
@@ -28,7 +26,6 @@ use super::error;
 use super::limits::ServerLimits;
 use super::proxies::TrustedProxies;
 use crate::metrics::Metrics;
-use crate::text::panic_message;
 
 /// The longest plain-text error that becomes the message of a JSON error, in bytes.
 const MAX_MESSAGE: usize = 1_024;
@@ -38,13 +35,13 @@ const OPENAI_PATH: &str = "/v1/";
 
 /// Answers the requests of all connections.
 pub struct HttpService {
-    routes: TowerToHyperService<Router>,
-    hosts: AllowedHosts,
-    proxies: TrustedProxies,
-    limits: ServerLimits,
-    budget: Arc<BodyBudget>,
-    metrics: Arc<Metrics>,
-    is_tls: bool,
+    pub(super) routes: TowerToHyperService<Router>,
+    pub(super) hosts: AllowedHosts,
+    pub(super) proxies: TrustedProxies,
+    pub(super) limits: ServerLimits,
+    pub(super) budget: Arc<BodyBudget>,
+    pub(super) metrics: Arc<Metrics>,
+    pub(super) is_tls: bool,
 }
 
 /// Whether the client uses HTTPS, with this server or with a trusted proxy. It is an extension of each request.
@@ -70,18 +67,6 @@ impl Drop for AnswerGuard {
 }
 
 impl HttpService {
-    pub fn new(
-        routes: Router,
-        hosts: AllowedHosts,
-        proxies: TrustedProxies,
-        limits: ServerLimits,
-        metrics: Arc<Metrics>,
-        is_tls: bool,
-    ) -> Self {
-        let budget = BodyBudget::new(limits.body_budget);
-        Self { routes: TowerToHyperService::new(routes), hosts, proxies, limits, budget, metrics, is_tls }
-    }
-
     /// Answers a request. `head` is the error of a head that the stream rejected.
     pub async fn answer(
         &self,
@@ -137,7 +122,7 @@ impl HttpService {
         // Routes that know nothing of proxies see the client as the peer.
         request.extensions_mut().insert(ConnectInfo(SocketAddr::new(client.0, addrs.peer.port())));
         let method = request.method().clone();
-        let answered = AssertUnwindSafe(self.routes.call(request)).catch_unwind().await;
+        let answered = catch_panic(self.routes.call(request)).await;
         if let Some(error) = connection.take_body_error() {
             tracing::debug!(%method, client = %client.0, code = error.code, "the body of a request is refused");
             return error.closing();
@@ -146,7 +131,7 @@ impl HttpService {
             Ok(Ok(response)) => error_as_json(response, client).await,
             Ok(Err(never)) => match never {},
             Err(panic) => {
-                tracing::error!(%method, panic = panic_message(&*panic), "the handler of a request panicked");
+                tracing::error!(%method, panic, "the handler of a request panicked");
                 error::internal().into_response()
             }
         };

@@ -30,7 +30,7 @@ use super::limits::ServerLimits;
 /// The request that hyper receives instead of an invalid one.
 const PLACEHOLDER_REQUEST: &[u8] = b"GET / HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n";
 
-/// The most bytes of one read.
+/// The maximum size, in bytes, of one read.
 const READ_SIZE: usize = 8 << 10;
 
 /// A stream of complete, valid requests, with deadlines for heads, idle time and writes.

@@ -24,7 +24,7 @@ const LONGEST_QUOTA_PAUSE: Duration = Duration::from_secs(600);
 const SUCCESSES: u32 = 2;
 /// The time for which probes are reserved for requests that have not failed, if one of them was refused.
 const RESERVED: Duration = Duration::from_secs(10);
-/// The most failed requests that a breaker remembers.
+/// The maximum number of failed requests that a breaker remembers.
 const FAILED_REQUESTS: usize = 64;
 
 /// A number that identifies the content of a request, so that the breaker recognizes a request that is repeated.
@@ -50,7 +50,7 @@ impl CircuitState {
     }
 }
 
-/// Permission for one call. The caller reports the outcome of the call with [`Breaker::settle`].
+/// Permission for one call. The caller reports the outcome of the call with [`BreakerStateMachine::settle`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BreakerPermit {
     Call,
@@ -60,7 +60,7 @@ pub enum BreakerPermit {
 
 /// The reason why a call is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CallRefusal {
+pub enum ModelCallRefusal {
     /// The breaker is open for this long.
     Open(Duration),
     /// A probe is under way.
@@ -69,7 +69,7 @@ pub enum CallRefusal {
 
 /// The outcome of a call, as the breaker distinguishes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CallOutcome {
+pub enum ModelCallOutcome {
     /// The service answered, even if it refused the request.
     Answered,
     /// A temporary failure; `retry_after` is the wait that the service asked for.
@@ -85,8 +85,8 @@ pub enum CallOutcome {
 /// The breaker of one service. A request that fails again and again counts once until the service answers another one: the
 /// request may be at fault, and must not stop the calls of others. An outage counts each time.
 #[derive(Clone, Debug, Default)]
-pub struct Breaker {
-    state: BreakerState,
+pub struct BreakerStateMachine {
+    state: BreakerPhase,
     /// Consecutive pauses for an empty account.
     quota_pauses: u32,
     /// The requests whose failure has counted, the latest last.
@@ -96,44 +96,51 @@ pub struct Breaker {
 }
 
 #[derive(Clone, Copy, Debug)]
-enum BreakerState {
+enum BreakerPhase {
     Closed { failures: u32 },
     Open { until: Instant },
     HalfOpen { successes: u32, probing: bool },
 }
 
-impl Default for BreakerState {
+impl Default for BreakerPhase {
     fn default() -> Self {
         Self::Closed { failures: 0 }
     }
 }
 
-impl Breaker {
+impl BreakerStateMachine {
     /// Returns permission for a call, or the reason why the call is refused.
-    pub fn ask(&mut self, request: Option<RequestFingerprint>, now: Instant) -> Result<BreakerPermit, CallRefusal> {
+    ///
+    /// # Errors
+    /// The breaker is open, or another call probes the service. [`ModelCallRefusal`] says when to ask again.
+    pub fn ask(
+        &mut self,
+        request: Option<RequestFingerprint>,
+        now: Instant,
+    ) -> Result<BreakerPermit, ModelCallRefusal> {
         let has_failed = self.has_failed(request);
         let must_reserve = request.is_some() && !has_failed;
         match &mut self.state {
-            BreakerState::Closed { .. } => Ok(BreakerPermit::Call),
-            BreakerState::Open { until } if now < *until => {
+            BreakerPhase::Closed { .. } => Ok(BreakerPermit::Call),
+            BreakerPhase::Open { until } if now < *until => {
                 if must_reserve {
                     self.reserved_until = Some(*until + RESERVED);
                 }
-                Err(CallRefusal::Open(*until - now))
+                Err(ModelCallRefusal::Open(*until - now))
             }
-            BreakerState::HalfOpen { probing: true, .. } => {
+            BreakerPhase::HalfOpen { probing: true, .. } => {
                 if must_reserve {
                     self.reserved_until = Some(now + RESERVED);
                 }
-                Err(CallRefusal::Probing)
+                Err(ModelCallRefusal::Probing)
             }
             state => {
                 if let Some(until) = self.reserved_until.filter(|until| has_failed && now < *until) {
-                    return Err(CallRefusal::Open(until - now));
+                    return Err(ModelCallRefusal::Open(until - now));
                 }
                 match state {
-                    BreakerState::HalfOpen { probing, .. } => *probing = true,
-                    other => *other = BreakerState::HalfOpen { successes: 0, probing: true },
+                    BreakerPhase::HalfOpen { probing, .. } => *probing = true,
+                    other => *other = BreakerPhase::HalfOpen { successes: 0, probing: true },
                 }
                 Ok(BreakerPermit::Probe)
             }
@@ -145,22 +152,22 @@ impl Breaker {
         &mut self,
         permit: BreakerPermit,
         request: Option<RequestFingerprint>,
-        settled: CallOutcome,
+        settled: ModelCallOutcome,
         now: Instant,
     ) -> bool {
-        let is_outage = matches!(settled, CallOutcome::Failed { is_outage: true, .. });
+        let is_outage = matches!(settled, ModelCallOutcome::Failed { is_outage: true, .. });
         let counts = is_outage || !self.has_failed(request);
         match (&mut self.state, permit, settled) {
-            (BreakerState::Closed { .. }, ..) | (BreakerState::HalfOpen { .. }, BreakerPermit::Probe, _)
-                if matches!(settled, CallOutcome::KeyRefused | CallOutcome::QuotaUsedUp) =>
+            (BreakerPhase::Closed { .. }, ..) | (BreakerPhase::HalfOpen { .. }, BreakerPermit::Probe, _)
+                if matches!(settled, ModelCallOutcome::KeyRefused | ModelCallOutcome::QuotaUsedUp) =>
             {
                 return self.refuse(settled, now);
             }
-            (BreakerState::Closed { failures }, _, CallOutcome::Answered) => {
+            (BreakerPhase::Closed { failures }, _, ModelCallOutcome::Answered) => {
                 *failures = 0;
                 self.failed.clear();
             }
-            (BreakerState::Closed { failures }, _, CallOutcome::Failed { retry_after, .. }) if counts => {
+            (BreakerPhase::Closed { failures }, _, ModelCallOutcome::Failed { retry_after, .. }) if counts => {
                 *failures += 1;
                 let must_open = *failures >= FAILURES;
                 self.remember(request);
@@ -169,11 +176,11 @@ impl Breaker {
                 }
             }
             // A slow call from before the breaker opened has succeeded, so the service works for some requests.
-            (BreakerState::Open { .. }, _, CallOutcome::Answered) => {
-                self.state = BreakerState::HalfOpen { successes: 1, probing: false };
+            (BreakerPhase::Open { .. }, _, ModelCallOutcome::Answered) => {
+                self.state = BreakerPhase::HalfOpen { successes: 1, probing: false };
                 self.reserved_until = None;
             }
-            (BreakerState::HalfOpen { successes, probing }, BreakerPermit::Probe, CallOutcome::Answered) => {
+            (BreakerPhase::HalfOpen { successes, probing }, BreakerPermit::Probe, ModelCallOutcome::Answered) => {
                 (*successes, *probing) = (*successes + 1, false);
                 self.reserved_until = None;
                 if *successes >= SUCCESSES {
@@ -181,16 +188,18 @@ impl Breaker {
                 }
             }
             // The service has answered another request since it opened.
-            (BreakerState::HalfOpen { successes: 1.., probing }, BreakerPermit::Probe, CallOutcome::Failed { .. })
-                if !counts =>
-            {
+            (
+                BreakerPhase::HalfOpen { successes: 1.., probing },
+                BreakerPermit::Probe,
+                ModelCallOutcome::Failed { .. },
+            ) if !counts => {
                 *probing = false;
             }
-            (BreakerState::HalfOpen { .. }, BreakerPermit::Probe, CallOutcome::Failed { retry_after, .. }) => {
+            (BreakerPhase::HalfOpen { .. }, BreakerPermit::Probe, ModelCallOutcome::Failed { retry_after, .. }) => {
                 self.remember(request);
                 return self.open(is_outage, retry_after, now);
             }
-            (BreakerState::HalfOpen { probing, .. }, BreakerPermit::Probe, CallOutcome::Left) => *probing = false,
+            (BreakerPhase::HalfOpen { probing, .. }, BreakerPermit::Probe, ModelCallOutcome::Left) => *probing = false,
             _ => {}
         }
         false
@@ -198,9 +207,9 @@ impl Breaker {
 
     pub fn state(&self, now: Instant) -> CircuitState {
         match self.state {
-            BreakerState::Closed { .. } => CircuitState::Closed,
-            BreakerState::Open { until } if now < until => CircuitState::Open(until - now),
-            BreakerState::Open { .. } | BreakerState::HalfOpen { .. } => CircuitState::HalfOpen,
+            BreakerPhase::Closed { .. } => CircuitState::Closed,
+            BreakerPhase::Open { until } if now < until => CircuitState::Open(until - now),
+            BreakerPhase::Open { .. } | BreakerPhase::HalfOpen { .. } => CircuitState::HalfOpen,
         }
     }
 
@@ -216,22 +225,22 @@ impl Breaker {
         self.failed.push_back(request);
     }
 
-    fn refuse(&mut self, settled: CallOutcome, now: Instant) -> bool {
-        let pause = if settled == CallOutcome::KeyRefused {
+    fn refuse(&mut self, settled: ModelCallOutcome, now: Instant) -> bool {
+        let pause = if settled == ModelCallOutcome::KeyRefused {
             KEY_PAUSE
         } else {
             let pause = FIRST_QUOTA_PAUSE.saturating_mul(1 << self.quota_pauses.min(16));
             self.quota_pauses += 1;
             pause.min(LONGEST_QUOTA_PAUSE)
         };
-        self.state = BreakerState::Open { until: now + pause };
+        self.state = BreakerPhase::Open { until: now + pause };
         true
     }
 
     fn open(&mut self, is_outage: bool, retry_after: Option<Duration>, now: Instant) -> bool {
         let shortest = if is_outage { OUTAGE_PAUSE } else { PAUSE };
         let pause = retry_after.unwrap_or_default().clamp(shortest, LONGEST_PAUSE);
-        self.state = BreakerState::Open { until: now + pause };
+        self.state = BreakerPhase::Open { until: now + pause };
         true
     }
 }
@@ -240,9 +249,9 @@ impl Breaker {
 mod tests {
     use super::*;
 
-    const OK: CallOutcome = CallOutcome::Answered;
-    const BAD: CallOutcome = CallOutcome::Failed { is_outage: false, retry_after: None };
-    const GONE: CallOutcome = CallOutcome::Failed { is_outage: true, retry_after: None };
+    const OK: ModelCallOutcome = ModelCallOutcome::Answered;
+    const BAD: ModelCallOutcome = ModelCallOutcome::Failed { is_outage: false, retry_after: None };
+    const GONE: ModelCallOutcome = ModelCallOutcome::Failed { is_outage: true, retry_after: None };
 
     fn secs(secs: u64) -> Duration {
         Duration::from_secs(secs)
@@ -251,7 +260,7 @@ mod tests {
     /// Consecutive events: the second, the outcome of a call or `None` if the call must be refused, and the state after it.
     #[test]
     fn a_service_that_fails_is_left_alone_then_tried_with_one_call_at_a_time() {
-        type Row = (u64, Option<CallOutcome>, &'static str);
+        type Row = (u64, Option<ModelCallOutcome>, &'static str);
         let failed: Vec<Row> = vec![
             (0, Some(BAD), "closed"),
             (1, Some(BAD), "closed"),
@@ -261,17 +270,17 @@ mod tests {
             (11, None, "open"),
             (69, None, "open"),
         ];
-        let asked = |wait| CallOutcome::Failed { is_outage: true, retry_after: Some(wait) };
+        let asked = |wait| ModelCallOutcome::Failed { is_outage: true, retry_after: Some(wait) };
         let gone = [(70, Some(GONE), "open"), (79, None, "open"), (80, Some(OK), "half_open")];
         let closes = [(70, Some(OK), "half_open"), (71, Some(OK), "closed"), (72, Some(BAD), "closed")];
         let opens_again =
             [(70, Some(OK), "half_open"), (71, Some(BAD), "open"), (130, None, "open"), (131, Some(OK), "half_open")];
-        let left = [(70, Some(CallOutcome::Left), "half_open"), (70, Some(OK), "half_open")];
+        let left = [(70, Some(ModelCallOutcome::Left), "half_open"), (70, Some(OK), "half_open")];
         let asked_for = [(70, Some(asked(secs(600))), "open"), (669, None, "open")];
         let asked_too_much =
             [(70, Some(asked(Duration::MAX)), "open"), (3_669, None, "open"), (3_670, Some(OK), "half_open")];
         for after in [&closes[..], &opens_again, &left, &asked_for, &asked_too_much, &gone] {
-            let (start, mut breaker) = (Instant::now(), Breaker::default());
+            let (start, mut breaker) = (Instant::now(), BreakerStateMachine::default());
             for (at, settled, state) in failed.iter().chain(after) {
                 let now = start + secs(*at);
                 match (breaker.ask(None, now), settled) {
@@ -289,21 +298,21 @@ mod tests {
 
     #[test]
     fn an_answer_in_between_counts_anew_and_two_probes_never_run_at_once() {
-        let (now, mut breaker) = (Instant::now(), Breaker::default());
+        let (now, mut breaker) = (Instant::now(), BreakerStateMachine::default());
         for settled in [BAD, BAD, BAD, BAD, OK, BAD, BAD, BAD, BAD] {
             breaker.settle(BreakerPermit::Call, None, settled, now);
         }
         assert_eq!(breaker.state(now), CircuitState::Closed);
         breaker.settle(BreakerPermit::Call, None, BAD, now);
-        assert_eq!(breaker.ask(None, now), Err(CallRefusal::Open(PAUSE)));
+        assert_eq!(breaker.ask(None, now), Err(ModelCallRefusal::Open(PAUSE)));
         let later = now + PAUSE;
         let asked = [breaker.ask(None, later), breaker.ask(None, later)];
-        assert_eq!(asked, [Ok(BreakerPermit::Probe), Err(CallRefusal::Probing)]);
+        assert_eq!(asked, [Ok(BreakerPermit::Probe), Err(ModelCallRefusal::Probing)]);
         // The outcome of a slow call from before the breaker opened says nothing about the probe.
         breaker.settle(BreakerPermit::Call, None, BAD, later);
-        assert_eq!(breaker.ask(None, later), Err(CallRefusal::Probing));
+        assert_eq!(breaker.ask(None, later), Err(ModelCallRefusal::Probing));
 
-        let mut breaker = Breaker::default();
+        let mut breaker = BreakerStateMachine::default();
         assert!((0..5).any(|_| breaker.settle(BreakerPermit::Call, None, BAD, now)));
         breaker.settle(BreakerPermit::Call, None, OK, now);
         assert_eq!(breaker.ask(None, now), Ok(BreakerPermit::Probe), "a late answer shows that it works");
@@ -311,7 +320,7 @@ mod tests {
 
     #[test]
     fn a_request_that_fails_again_and_again_neither_opens_the_breaker_nor_takes_the_probe_of_another() {
-        let (now, mut breaker) = (Instant::now(), Breaker::default());
+        let (now, mut breaker) = (Instant::now(), BreakerStateMachine::default());
         let [failing, other] = [1, 2].map(|number| Some(RequestFingerprint(number)));
         for _ in 0..20 {
             assert!(!breaker.settle(BreakerPermit::Call, failing, BAD, now));
@@ -322,9 +331,9 @@ mod tests {
         let mut later = now + OUTAGE_PAUSE;
         assert_eq!(breaker.ask(failing, later), Ok(BreakerPermit::Probe));
         assert!(breaker.settle(BreakerPermit::Probe, failing, BAD, later));
-        assert_eq!(breaker.ask(other, later), Err(CallRefusal::Open(PAUSE)));
+        assert_eq!(breaker.ask(other, later), Err(ModelCallRefusal::Open(PAUSE)));
         later += PAUSE;
-        assert_eq!(breaker.ask(failing, later), Err(CallRefusal::Open(RESERVED)));
+        assert_eq!(breaker.ask(failing, later), Err(ModelCallRefusal::Open(RESERVED)));
         assert_eq!(breaker.ask(other, later), Ok(BreakerPermit::Probe));
         assert!(!breaker.settle(BreakerPermit::Probe, other, OK, later));
         assert_eq!(breaker.ask(failing, later), Ok(BreakerPermit::Probe));

@@ -14,7 +14,7 @@ use super::Price;
 /// The known facts about a model at its provider.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ModelFacts {
-    /// The most tokens of a request and its answer together.
+    /// The maximum number of tokens of a request and its answer together.
     pub context_tokens: Option<u32>,
     /// The longest answer, in tokens.
     pub max_output_tokens: Option<u32>,

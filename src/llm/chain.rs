@@ -53,7 +53,7 @@ impl FallbackChain {
         let chosen = match models.resolve(wanted).await {
             Err(error @ (ModelError::NoModel { .. } | ModelError::NoModelsInstalled { .. })) => {
                 let Some(instead) = first_of(&models, fallback).await else { return Err(error) };
-                tracing::warn!(%error, model = %instead, "another model stands in");
+                tracing::warn!(%error, model = %instead, "falling back to another model");
                 instead
             }
             chosen => chosen?,
@@ -88,9 +88,9 @@ impl FallbackChain {
     }
 
     /// Returns true if any member takes images.
-    pub async fn sees(&self) -> bool {
+    pub async fn takes_images(&self) -> bool {
         for place in 0..self.fallback.len() + 2 {
-            if self.member(place).await.is_some_and(|choice| choice.provider.sees(&choice.model)) {
+            if self.member(place).await.is_some_and(|choice| choice.provider.takes_images(&choice.model)) {
                 return true;
             }
         }
@@ -169,7 +169,8 @@ impl FallbackChain {
                 self.state.lock().current = choice.clone();
             }
             Err(error) => {
-                tracing::debug!(model = %choice, code = error.code(), outage = error.is_outage(), %error, "no answer");
+                let (code, outage) = (error.code(), error.is_outage());
+                tracing::debug!(model = %choice, code, outage, %error, "a model did not answer");
             }
         }
         result
@@ -185,7 +186,7 @@ impl FallbackChain {
         match self.models.resolve(name).await {
             Ok(choice) => Some(choice),
             Err(error) => {
-                tracing::warn!(model = name, %error, "a model that stands in cannot be asked");
+                tracing::warn!(model = name, %error, "a fallback model cannot be used");
                 None
             }
         }

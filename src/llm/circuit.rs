@@ -5,7 +5,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use super::breaker::{Breaker, BreakerPermit, CallOutcome, CallRefusal, CircuitState};
+use super::breaker::{BreakerPermit, BreakerStateMachine, CircuitState, ModelCallOutcome, ModelCallRefusal};
 use super::error::{FailureScope, LlmError, LlmErrorKind};
 use super::provider::ChatRequest;
 
@@ -15,7 +15,7 @@ pub struct CircuitBreaker(Mutex<CircuitBreakerState>);
 
 #[derive(Debug, Default)]
 struct CircuitBreakerState {
-    breaker: Breaker,
+    breaker: BreakerStateMachine,
     /// The last failure that counted.
     last: Option<(LlmErrorKind, String)>,
     /// The number of times that the breaker has opened.
@@ -24,11 +24,11 @@ struct CircuitBreakerState {
 
 /// A permitted call. If it is dropped without an outcome, it says nothing about the provider.
 #[derive(Debug)]
-pub struct CallPassage<'a> {
+pub struct CallPermit<'a> {
     circuit: &'a CircuitBreaker,
     permit: BreakerPermit,
     request: Option<&'a ChatRequest>,
-    settled: CallOutcome,
+    settled: ModelCallOutcome,
 }
 
 impl CircuitBreaker {
@@ -36,13 +36,13 @@ impl CircuitBreaker {
     ///
     /// # Errors
     /// The breaker refuses the call. The error is an outage, with the time after which a call may go through.
-    pub fn enter<'a>(&'a self, provider: &str, request: Option<&'a ChatRequest>) -> Result<CallPassage<'a>, LlmError> {
+    pub fn enter<'a>(&'a self, provider: &str, request: Option<&'a ChatRequest>) -> Result<CallPermit<'a>, LlmError> {
         // A closed breaker lets every request through, so that the fingerprint of a long conversation is not needed.
         let is_closed = self.state().0 == CircuitState::Closed;
         let fingerprint = request.filter(|_| !is_closed).and_then(ChatRequest::fingerprint);
         let mut inner = self.0.lock();
         match inner.breaker.ask(fingerprint, Instant::now()) {
-            Ok(permit) => Ok(CallPassage { circuit: self, permit, request, settled: CallOutcome::Left }),
+            Ok(permit) => Ok(CallPermit { circuit: self, permit, request, settled: ModelCallOutcome::Left }),
             Err(held) => Err(inner.refusal_error(provider, held)),
         }
     }
@@ -63,20 +63,20 @@ impl CircuitBreaker {
 
     /// Closes the breaker.
     pub fn reset(&self) {
-        self.0.lock().breaker = Breaker::default();
+        self.0.lock().breaker = BreakerStateMachine::default();
     }
 }
 
 impl CircuitBreakerState {
-    fn refusal_error(&self, provider: &str, held: CallRefusal) -> LlmError {
+    fn refusal_error(&self, provider: &str, held: ModelCallRefusal) -> LlmError {
         let (kind, last) = match &self.last {
             Some((kind, message)) => (*kind, message.as_str()),
             None => (LlmErrorKind::Connection, "it did not answer"),
         };
         let (when, retry_after) = match held {
             // The time is rounded up, so that a call after it goes through.
-            CallRefusal::Open(left) => (format!("is not asked for the next {} s", left.as_secs() + 1), Some(left)),
-            CallRefusal::Probing => ("is just being tried with one call".to_owned(), None),
+            ModelCallRefusal::Open(left) => (format!("is not asked for the next {} s", left.as_secs() + 1), Some(left)),
+            ModelCallRefusal::Probing => ("is just being tried with one call".to_owned(), None),
         };
         let what = match kind {
             LlmErrorKind::Auth => "it refused the API key",
@@ -89,20 +89,20 @@ impl CircuitBreakerState {
     }
 }
 
-impl CallPassage<'_> {
+impl CallPermit<'_> {
     /// Records how the call ended. Returns false if the failure is not the cause for which the breaker refuses calls: a call that began
     /// before a key was refused, or before the account was empty, does not hide that reason, which the owner must mend.
     pub fn end(mut self, failure: Option<&LlmError>) -> bool {
         self.settled = match failure {
-            Some(LlmError { kind: LlmErrorKind::Auth, .. }) => CallOutcome::KeyRefused,
-            Some(LlmError { kind: LlmErrorKind::Quota, .. }) => CallOutcome::QuotaUsedUp,
+            Some(LlmError { kind: LlmErrorKind::Auth, .. }) => ModelCallOutcome::KeyRefused,
+            Some(LlmError { kind: LlmErrorKind::Quota, .. }) => ModelCallOutcome::QuotaUsedUp,
             Some(error) if error.is_retryable() => {
-                CallOutcome::Failed { is_outage: error.is_outage(), retry_after: error.retry_after }
+                ModelCallOutcome::Failed { is_outage: error.is_outage(), retry_after: error.retry_after }
             }
-            Some(LlmError { kind: LlmErrorKind::Cancelled, .. }) => CallOutcome::Left,
-            _ => CallOutcome::Answered,
+            Some(LlmError { kind: LlmErrorKind::Cancelled, .. }) => ModelCallOutcome::Left,
+            _ => ModelCallOutcome::Answered,
         };
-        let counts = !matches!(self.settled, CallOutcome::Answered | CallOutcome::Left);
+        let counts = !matches!(self.settled, ModelCallOutcome::Answered | ModelCallOutcome::Left);
         let Some(error) = failure.filter(|_| counts) else { return true };
         let is_late = self.permit == BreakerPermit::Call && self.circuit.state().0 != CircuitState::Closed;
         let mut inner = self.circuit.0.lock();
@@ -114,10 +114,10 @@ impl CallPassage<'_> {
     }
 }
 
-impl Drop for CallPassage<'_> {
+impl Drop for CallPermit<'_> {
     fn drop(&mut self) {
         // Only a failure depends on whether the same request has failed before.
-        let is_failure = !matches!(self.settled, CallOutcome::Answered | CallOutcome::Left);
+        let is_failure = !matches!(self.settled, ModelCallOutcome::Answered | ModelCallOutcome::Left);
         let request = self.request.filter(|_| is_failure).and_then(ChatRequest::fingerprint);
         let mut inner = self.circuit.0.lock();
         if inner.breaker.settle(self.permit, request, self.settled, Instant::now()) {
@@ -134,8 +134,8 @@ mod tests {
     async fn an_open_breaker_says_why_and_until_when() {
         let circuit = CircuitBreaker::default();
         let fail = |kind| {
-            circuit.enter("p", None).map(|passage| {
-                passage.end(Some(&LlmError::new(kind, "p", "HTTP 500")));
+            circuit.enter("p", None).map(|permit| {
+                permit.end(Some(&LlmError::new(kind, "p", "HTTP 500")));
             })
         };
         // A service that refuses a request is working, so the breaker stays closed.

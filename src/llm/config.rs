@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use daoyou_channels::settings::{Secret, Span};
+use daoyou_channels::settings::{HumanDuration, Secret};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use smart_default::SmartDefault;
@@ -22,7 +22,7 @@ pub enum ProviderKind {
     Offline,
 }
 
-/// What becomes of what a model thought, when its conversation goes on.
+/// Decides whether a model's reasoning is sent back to it in later requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ReasoningMode {
@@ -69,21 +69,21 @@ pub struct ProviderConfig {
     /// Ask for the answer as it is written.
     #[default = true]
     pub stream: bool,
-    /// The most tokens that a model may think before it answers, for `kind = "anthropic"`: at least 1024, or 0 for no
-    /// thinking. Thinking sets the temperature aside.
+    /// The maximum number of tokens that a model may think before it answers, for `kind = "anthropic"`: at least 1024,
+    /// or 0 for no thinking. Thinking sets the temperature aside.
     pub thinking: u32,
     /// The model that `agent.model = "auto"` takes; empty is the known provider's usual one.
     pub model: String,
     /// Time to connect, TLS included.
-    #[default(Span::from_secs(10))]
-    pub connect_timeout: Span,
+    #[default(HumanDuration::from_secs(10))]
+    pub connect_timeout: HumanDuration,
     /// Longest deadlines while an answer is awaited or arrives; only data ends it, comments and pings do not.
     /// With `stream = false` nothing can come before the answer is written, and `timeout` alone counts until then.
-    #[default(Span::from_secs(60))]
-    pub idle_timeout: Span,
+    #[default(HumanDuration::from_secs(60))]
+    pub idle_timeout: HumanDuration,
     /// Longest time for one whole answer.
-    #[default(Span::from_secs(300))]
-    pub timeout: Span,
+    #[default(HumanDuration::from_secs(300))]
+    pub timeout: HumanDuration,
     /// Tries after the first one, on 429, 5xx, timeouts and broken connections.
     #[schemars(range(max = 100))]
     #[default = 3]

@@ -44,9 +44,9 @@ impl Embedder {
     /// The service cannot be reached or refuses, its breaker is open, or its answer is invalid.
     pub async fn embed(&self, texts: &[&str], deadline: EmbeddingDeadline) -> Result<Vec<Vec<f32>>, LlmError> {
         let provider = self.provider.name();
-        let passage = self.circuit.enter(provider, None)?;
+        let permit = self.circuit.enter(provider, None)?;
         let result = self.provider.embed(&self.model, self.dimensions, texts, deadline).await;
-        passage.end(result.as_ref().err());
+        permit.end(result.as_ref().err());
         let EmbeddingBatch { vectors, tokens } = result?;
         (self.on_tokens)(provider, &self.model, tokens);
         Ok(vectors)

@@ -47,6 +47,10 @@ pub enum KeySource {
 }
 
 impl ProviderEntry {
+    /// Creates the entry of a configured provider.
+    ///
+    /// # Errors
+    /// A setting of the provider is invalid; the fault names its key.
     pub fn new(
         name: &str,
         config: &ProviderConfig,
@@ -70,6 +74,11 @@ impl ProviderEntry {
         self.remote.as_ref().map_or("", |remote| &remote.config().model)
     }
 
+    /// Returns the model for turns that name none: the configured one, the assumed one, or the first that the service
+    /// lists.
+    ///
+    /// # Errors
+    /// The service's list of models cannot be read, or lists no chat model.
     pub async fn usual_model(&self, name: &str) -> Result<String, ModelError> {
         let Some(provider) = &self.remote else { return Ok(OFFLINE.to_owned()) };
         if !self.configured_model().is_empty() {
@@ -126,7 +135,7 @@ pub(super) fn configured(
     clients: &Arc<HttpClients>,
 ) -> Result<ProviderEntry, SettingFault> {
     if name.is_empty() || name.contains('/') || name == "auto" {
-        let wrong = "is no name for a provider: \"auto\" and names with \"/\" mean something else";
+        let wrong = "is not a name for a provider: \"auto\" and names with \"/\" mean something else";
         return Err(SettingFault::new(&[&format!("providers.{name:?}")], wrong, ""));
     }
     if config.kind == Some(ProviderKind::Offline) || (name == OFFLINE && config.base_url.is_none()) {

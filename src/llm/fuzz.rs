@@ -8,7 +8,7 @@ use super::provider::DeltaRecorder;
 use super::remote::{AnswerBody, Dialect, ToolNames};
 use super::{ChatResponse, ProviderConfig};
 
-/// The most bytes of an answer; inputs are shorter.
+/// The maximum size, in bytes, of an answer; inputs are shorter.
 const LIMIT: usize = 1 << 20;
 
 /// Takes a byte that selects the dialect and the size of the pieces, and any bytes as the body of a service's answer. Asserts

@@ -7,7 +7,7 @@ use super::remote::{AttemptError, Dialect, ToolNames};
 use super::{ChatRequest, ChatResponse, DeltaSink, LlmError, LlmErrorKind, ProviderConfig};
 use crate::chat::ToolSpec;
 
-/// The most bytes of an answer, as in production.
+/// The maximum size, in bytes, of an answer, as in production.
 const LIMIT: usize = 16 * 1024 * 1024;
 
 /// A dialect and the names of its tools.
@@ -20,7 +20,7 @@ impl MeasuredDialect {
     /// Creates the dialect of chat completions for the service at `base_url`.
     ///
     /// # Errors
-    /// `base_url` is no URL.
+    /// `base_url` is not a URL.
     pub fn openai(base_url: &str, tools: &[ToolSpec]) -> Result<Self, LlmError> {
         let base = Url::parse(base_url)
             .map_err(|error| LlmError::new(LlmErrorKind::BadRequest, "measured", error.to_string()))?;

@@ -10,6 +10,7 @@ mod config;
 mod embedder;
 mod entry;
 mod error;
+mod history_repair;
 mod images;
 mod local_server;
 mod measured;
@@ -24,7 +25,6 @@ mod retry;
 mod serialized_text;
 mod services;
 mod tokens;
-mod valid;
 
 #[cfg(any(test, fuzzing))]
 pub mod fuzz;
@@ -37,6 +37,7 @@ pub use config::{ProviderConfig, ProviderKind, ReasoningMode, ToolMode};
 pub use embedder::{Embedder, OnTokens};
 pub use entry::{KeySource, is_chat_model};
 pub use error::{FailureScope, LlmError, LlmErrorKind};
+pub use history_repair::{MessageFlaw, check as check_messages, repair as repair_messages};
 pub use images::{Image, Images};
 pub use local_server::installed_models;
 pub use measured::MeasuredDialect;
@@ -54,4 +55,3 @@ pub use retry::{backoff, random_fraction};
 pub use serialized_text::SerializedText;
 pub use services::{KnownService, OLLAMA, SERVICES};
 pub use tokens::{TokenFactor, estimate_tokens};
-pub use valid::{MessageFlaw, check as check_messages, repair as repair_messages};

@@ -10,7 +10,7 @@ use crate::text::Language;
 
 /// The model to suggest for an Ollama without models. It is small, and calls tools.
 const PULL: &str = "qwen3:8b";
-/// The most names that are suggested for a wrong one.
+/// The maximum number of names that are suggested for a wrong one.
 const NEAREST: usize = 3;
 
 /// The reason why a name means no model. Its `Display` is English, and for `NoModel` contains the reason of the service.
@@ -115,12 +115,12 @@ mod tests {
         for (error, english, chinese) in [
             (
                 unknown(Vec::new()),
-                "no provider is called \"foo\"; there are openai",
+                "unknown provider \"foo\"; available: openai",
                 "没有名为 \"foo\" 的服务商；现有：openai",
             ),
             (
                 unknown(nearest.clone()),
-                "no provider is called \"foo\"; near to it: fob, fop; there are openai",
+                "unknown provider \"foo\"; similar: fob, fop; available: openai",
                 "没有名为 \"foo\" 的服务商；名称相近的有：fob, fop；现有：openai",
             ),
             (
@@ -136,7 +136,7 @@ mod tests {
             (no_model(Vec::new()), "openai has no model \"foo\"", "openai 没有模型 \"foo\""),
             (
                 no_model(nearest),
-                "openai has no model \"foo\"; near to it: fob, fop",
+                "openai has no model \"foo\"; similar: fob, fop",
                 "openai 没有模型 \"foo\"；名称相近的有：fob, fop",
             ),
             (

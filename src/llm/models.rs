@@ -116,6 +116,10 @@ impl Models {
 
     /// Returns the model that `wanted` names: `auto` (or nothing), `PROVIDER/MODEL`, `PROVIDER` for its usual model, or
     /// `MODEL` if only one provider can be meant.
+    ///
+    /// # Errors
+    /// The name is unknown, ambiguous or names no model; the provider has no key; or the provider's list of models,
+    /// which is needed for its usual model, cannot be read or is empty.
     pub async fn resolve(&self, wanted: &str) -> Result<ModelChoice, ModelError> {
         let wanted = wanted.trim();
         if matches!(wanted, "" | "auto") {
@@ -136,6 +140,9 @@ impl Models {
     }
 
     /// Checks that [`resolve`](Self::resolve) would find a provider for `wanted`; asks no server.
+    ///
+    /// # Errors
+    /// The name is unknown, ambiguous or names no model, or the provider has no key.
     pub fn check(&self, wanted: &str) -> Result<(), ModelError> {
         let wanted = wanted.trim();
         let name = wanted.split_once('/').map_or(wanted, |(name, _)| name);
@@ -156,6 +163,9 @@ impl Models {
 
     /// Returns the embedding model that `wanted` (`PROVIDER/MODEL`) names, with `dimensions`, or the model's default
     /// for 0. Asks no server.
+    ///
+    /// # Errors
+    /// `wanted` is not `PROVIDER/MODEL`, the provider is unknown or has no key, or it offers no embeddings.
     pub fn embedder(&self, wanted: &str, dimensions: u32) -> Result<Embedder, ModelError> {
         let wanted = wanted.trim();
         let Some((name, model)) = wanted.split_once('/').filter(|(_, model)| !model.is_empty()) else {

@@ -19,7 +19,7 @@ fn build(configs: &IndexMap<String, ProviderConfig>, environment: &[&str]) -> Re
     Models::build(configs, env)
 }
 
-/// Does the same as [`build`], on a machine without a model server.
+/// Builds the models of a machine without a model server.
 fn alone(configs: &IndexMap<String, ProviderConfig>, environment: &[&str]) -> Models {
     let mut models = build(configs, environment).unwrap();
     models.local = Mutex::new(Some((Instant::now(), LocalModel::NoServer)));
@@ -84,8 +84,7 @@ async fn names_and_what_they_mean() {
     }
     let unknown = shown(&two, "opnai/x").await;
     assert!(
-        unknown
-            .starts_with("error: no provider is called \"opnai\"; near to it: openai; there are anthropic, baichuan, "),
+        unknown.starts_with("error: unknown provider \"opnai\"; similar: openai; available: anthropic, baichuan, "),
         "{unknown}"
     );
     assert!(unknown.contains(", offline, ") && unknown.contains(", own, "), "{unknown}");
@@ -110,7 +109,7 @@ fn all_invalid_settings_are_reported_at_once() {
     assert_eq!(
         faults.iter().map(|fault| fault.split(" (").next().unwrap_or_default()).collect::<Vec<_>>(),
         [
-            "providers.\"a/b\": is no name for a provider: \"auto\" and names with \"/\" mean something else",
+            "providers.\"a/b\": is not a name for a provider: \"auto\" and names with \"/\" mean something else",
             "providers.deepseek.api_key: is missing: set it, or the environment variable DEEPSEEK_API_KEY",
             "providers.groq.api_key: is missing: set it, or the environment variable GROQ_API_KEY",
             "providers.mine.base_url: is needed, as mine is none of the known services",
@@ -225,7 +224,7 @@ async fn a_model_that_a_person_chooses_must_exist() {
         (
             "vllm/qwen3:9b",
             vec![missing(), status(200, "", LIST)],
-            "error: vllm has no model \"qwen3:9b\"; near to it: vllm/qwen3:8b",
+            "error: vllm has no model \"qwen3:9b\"; similar: vllm/qwen3:8b",
         ),
         ("vllm/xyz", vec![missing(), status(200, "", LIST)], "error: vllm has no model \"xyz\""),
         ("vllm/ ", vec![], "error: vllm has no model \"\""),

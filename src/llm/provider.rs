@@ -150,7 +150,7 @@ pub trait Provider: Send + Sync {
     }
 
     /// Returns true if `model` takes images, as far as is known.
-    fn sees(&self, _model: &str) -> bool {
+    fn takes_images(&self, _model: &str) -> bool {
         false
     }
 

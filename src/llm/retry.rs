@@ -16,7 +16,7 @@ const LONGEST_RETRY_AFTER: Duration = Duration::from_secs(60);
 /// The retry policy of one call.
 #[derive(Clone, Copy, Debug)]
 pub struct Retry {
-    /// The most retries after the first attempt.
+    /// The maximum number of retries after the first attempt.
     pub max_retries: u32,
     pub first_wait: Duration,
 }

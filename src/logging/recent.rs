@@ -14,7 +14,7 @@ use tracing_subscriber::layer::{Context, Layer};
 
 use crate::text::truncate;
 
-/// The most lines, and the most characters of a line.
+/// The maximum number of lines, and the maximum length, in characters, of a line.
 const MAX_LINES: usize = 2_000;
 const MAX_TEXT: usize = 1_000;
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use daoyou_channels::settings::{Secret, SettingFault, Span, join_key};
+use daoyou_channels::settings::{HumanDuration, Secret, SettingFault, join_key};
 use daoyou_channels::text::hex;
 use globset::Glob;
 use reqwest::Url;
@@ -84,11 +84,11 @@ pub struct McpServerConfig {
     /// The tools that the agent has of this server, by their own names, also with `*`; empty: all.
     pub tools: Vec<String>,
     /// The time limit of a call.
-    #[default(Span::from_secs(30))]
-    pub timeout: Span,
+    #[default(HumanDuration::from_secs(30))]
+    pub timeout: HumanDuration,
     /// How long the server may take to start and to list its tools.
-    #[default(Span::from_secs(60))]
-    pub start_timeout: Span,
+    #[default(HumanDuration::from_secs(60))]
+    pub start_timeout: HumanDuration,
     /// The server's results count as the owner's own words: they do not taint a turn.
     pub trusted: bool,
 }
@@ -134,7 +134,7 @@ impl McpServerConfig {
     pub fn faults(&self, name: &str) -> Vec<SettingFault> {
         let mut faults = Vec::new();
         if !is_server_name(name) {
-            let wrong = format!("{name:?} is no valid name of a server");
+            let wrong = format!("{name:?} is not a valid name of a server");
             faults.push(SettingFault::new(&[""], wrong, NAME_RULE));
         }
         match (self.command.is_empty(), self.url.is_empty()) {
@@ -149,7 +149,7 @@ impl McpServerConfig {
         }
         for pattern in &self.tools {
             if let Err(error) = Glob::new(pattern) {
-                let wrong = format!("{pattern:?} is no pattern: {}", error.kind());
+                let wrong = format!("{pattern:?} is not a pattern: {}", error.kind());
                 faults.push(SettingFault::new(&["tools"], wrong, "names of tools, also with \"*\""));
             }
         }
@@ -184,7 +184,7 @@ impl McpServerConfig {
 
     fn url_faults(&self, faults: &mut Vec<SettingFault>) {
         if !is_web_address(&self.url) {
-            faults.push(SettingFault::new(&["url"], "the value is no web address", ADDRESS));
+            faults.push(SettingFault::new(&["url"], "the value is not a web address", ADDRESS));
         }
         for (name, value) in &self.headers {
             let key = join_key("headers", name);
@@ -214,7 +214,7 @@ impl McpServerConfig {
             faults.push(SettingFault::new(&["auth"], wrong, allowed));
         } else if is_client {
             if !is_web_address(&auth.token_url) {
-                faults.push(SettingFault::new(&["auth.token_url"], "the value is no web address", ADDRESS));
+                faults.push(SettingFault::new(&["auth.token_url"], "the value is not a web address", ADDRESS));
             }
             if auth.client_id.is_empty() || auth.client_secret.is_none() {
                 let wrong = "client_id and client_secret belong together";

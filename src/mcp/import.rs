@@ -81,7 +81,7 @@ fn server_name(own_name: &str, taken: &[ImportedServer]) -> String {
 
 /// Reads the settings that are imported. The values of variables and headers are those of the file.
 fn read_server(entry: &Value) -> Result<McpServerConfig, Vec<String>> {
-    let Value::Object(fields) = entry else { return Err(vec!["it is no object".to_owned()]) };
+    let Value::Object(fields) = entry else { return Err(vec!["it is not an object".to_owned()]) };
     let (mut server, mut faults) = (McpServerConfig::default(), Vec::new());
     for (key, value) in fields {
         let taken = match key.as_str() {
@@ -272,7 +272,7 @@ mod tests {
             ("{", "not JSON"),
             ("{}", "no servers"),
             (r#"{"mcpServers": {}}"#, "there is no server"),
-            (r#"{"mcpServers": {"a": 1}}"#, "mcpServers.a: it is no object"),
+            (r#"{"mcpServers": {"a": 1}}"#, "mcpServers.a: it is not an object"),
             (r#"{"mcpServers": {"a": {"command": 1}}}"#, "mcpServers.a: command: allowed is a text"),
             (r#"{"mcpServers": {"a": {"command": "x", "cwd": "/"}}}"#, "mcpServers.a: cwd is not known here"),
             (r#"{"mcpServers": {"a": {"type": "ws", "url": "ws://x"}}}"#, "\"ws\" is not known"),

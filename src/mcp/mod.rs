@@ -19,7 +19,7 @@ pub use config::{McpAuthConfig, McpServerConfig, McpTransport, is_server_name};
 pub use import::{ImportedServer, import_servers};
 pub use listing::{ListedPrompt, ListedResource, ListedTool, PromptArgument, ServerListing};
 pub use serve::{
-    AgentAccess, BoundedLine, LineReader, MAX_MESSAGE, MCP_CHANNEL, McpChannel, McpEndpoint, too_long_error,
+    AgentAccess, BoundedLine, LineReader, MAX_MESSAGE, MCP_CHANNEL, McpEndpoint, mcp_channel, too_long_error,
 };
 pub use server::{McpHost, McpServer, McpServerState, ServerStatus};
 pub use servers::McpServers;

@@ -433,7 +433,7 @@ impl McpServer {
     /// Returns the problems of a list: its own, and the entries of `tools` in the configuration that fit none of its tools.
     pub fn problems(&self, listing: &ServerListing) -> Vec<String> {
         let unfit = self.config.unfit_entries(&listing.tools);
-        let unfit = unfit.map(|entry| format!("mcp.{}.tools: {entry:?} fits none of its tools", self.name));
+        let unfit = unfit.map(|entry| format!("mcp.{}.tools: {entry:?} matches none of the server's tools", self.name));
         listing.problems.iter().cloned().chain(unfit).collect()
     }
 
@@ -457,7 +457,7 @@ impl McpServer {
                 tracing::warn!(
                     server = self.name,
                     entry,
-                    "an entry of tools in the configuration fits none of its tools"
+                    "a pattern in mcp.NAME.tools matches none of the server's tools"
                 );
             }
             self.host.changed.notify_one();

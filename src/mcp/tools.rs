@@ -69,7 +69,7 @@ impl Tool for McpTool {
 
     async fn call(&self, arguments: Value, context: &ToolContext) -> ToolOutcome {
         let Value::Object(arguments) = arguments else {
-            return ToolResult::failed("the arguments are no object").into();
+            return ToolResult::failed("the arguments are not an object").into();
         };
         let request = McpRequest::CallTool { name: self.own_name.clone(), arguments };
         let mut answered = self.server.request(request, &context.cancel).await;

@@ -1,6 +1,6 @@
 //! `[memory]`.
 
-use daoyou_channels::settings::Span;
+use daoyou_channels::settings::HumanDuration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use smart_default::SmartDefault;
@@ -22,31 +22,31 @@ pub struct MemoryConfig {
     #[default = 25]
     pub keep: u32,
     /// The idle time after which the rest of a conversation is summarized as well; `0s` means never.
-    #[default(Span::from_secs(1_800))]
-    pub idle: Span,
+    #[default(HumanDuration::from_secs(1_800))]
+    pub idle: HumanDuration,
     /// The `PROVIDER/MODEL` that writes summaries; empty for the agent's.
     pub model: String,
     /// The longest time for writing a summary.
-    #[default(Span::from_secs(120))]
-    pub timeout: Span,
-    /// The most tokens that summaries use in a day; after that, extracts replace them until the next day.
+    #[default(HumanDuration::from_secs(120))]
+    pub timeout: HumanDuration,
+    /// The maximum number of tokens that summaries use in a day; after that, extracts replace them until the next day.
     #[default = 500_000]
     pub tokens_per_day: u64,
-    /// The most tokens of memories in each prompt of a session.
+    /// The maximum number of tokens of memories in each prompt of a session.
     #[default = 1_500]
     pub snapshot_tokens: u32,
-    /// The most memories that are attached to a message; 0 for none.
+    /// The maximum number of memories that are attached to a message; 0 for none.
     #[schemars(range(max = 50))]
     #[default = 3]
     pub hits: u32,
-    /// The most tokens of attached memories, estimated.
+    /// The maximum number of tokens of attached memories, estimated.
     #[default = 300]
     pub hit_tokens: u32,
-    /// The most memories of one owner; beyond it, each new one deletes the least used one.
+    /// The maximum number of memories of one owner; beyond it, each new one deletes the least used one.
     #[schemars(range(min = 10, max = 1_000_000))]
     #[default = 5_000]
     pub max_entries: u32,
-    /// The most tasks of each owner, the newest.
+    /// The maximum number of tasks of each owner, the newest.
     #[schemars(range(max = 10_000))]
     #[default = 50]
     pub keep_tasks: u32,
@@ -62,11 +62,11 @@ pub struct EmbeddingsConfig {
     /// The dimensions of a vector, if the model lets one choose; 0 for the model's default.
     #[schemars(range(max = 8_192))]
     pub dimensions: u32,
-    /// The most texts of one request.
+    /// The maximum number of texts of one request.
     #[schemars(range(min = 1, max = 2_048))]
     #[default = 64]
     pub batch: u32,
     /// The longest time that a turn waits for the embedding of its message.
-    #[default(Span::from_secs(3))]
-    pub timeout: Span,
+    #[default(HumanDuration::from_secs(3))]
+    pub timeout: HumanDuration,
 }

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::Owner;
+use super::MemoryOwner;
 use crate::guard::Taint;
 use crate::store::memories::{self, MemoryRow};
 use crate::store::{Connection, StoreError, approvals};
@@ -30,10 +30,6 @@ impl MemoryKind {
     pub fn as_str(self) -> &'static str {
         self.into()
     }
-
-    pub fn parse(word: &str) -> Option<Self> {
-        word.parse().ok()
-    }
 }
 
 /// The way in which a memory was recorded.
@@ -57,10 +53,6 @@ impl MemoryOrigin {
     pub fn as_str(self) -> &'static str {
         self.into()
     }
-
-    pub fn parse(word: &str) -> Option<Self> {
-        word.parse().ok()
-    }
 }
 
 /// The message that a memory comes from.
@@ -76,7 +68,7 @@ pub struct MemorySource {
 #[derive(Clone, Debug, PartialEq)]
 pub struct MemoryEntry {
     pub id: i64,
-    pub owner: Owner,
+    pub owner: MemoryOwner,
     pub kind: MemoryKind,
     /// The key of a preference, the title of a case or the session of a summary; empty for other kinds.
     pub name: String,
@@ -106,7 +98,7 @@ pub(super) fn entry_text(kind: Option<MemoryKind>, name: &str, text: &str) -> St
 /// A memory to store.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NewMemoryEntry {
-    pub owner: Owner,
+    pub owner: MemoryOwner,
     pub kind: MemoryKind,
     pub name: String,
     pub text: String,
@@ -119,7 +111,7 @@ pub struct NewMemoryEntry {
 
 impl NewMemoryEntry {
     /// Creates an entry of full confidence, without a name, detail and source.
-    pub fn new(owner: Owner, kind: MemoryKind, text: impl Into<String>, origin: MemoryOrigin) -> Self {
+    pub fn new(owner: MemoryOwner, kind: MemoryKind, text: impl Into<String>, origin: MemoryOrigin) -> Self {
         let (name, text) = (String::new(), text.into());
         Self { owner, kind, name, text, detail: json!({}), origin, source: None, confidence: 1.0 }
     }
@@ -147,17 +139,17 @@ impl MemoryEntry {
         }
     }
 
-    /// Converts a row; `None` if its kind or origin is unknown, or its detail is no JSON.
+    /// Converts a row; `None` if its kind or origin is unknown, or its detail is not JSON.
     pub fn from_row(row: MemoryRow) -> Option<Self> {
         let (seq, turn) = (row.seq, row.turn);
         Some(Self {
             id: row.id,
-            owner: Owner::from_stored(&row.owner),
-            kind: MemoryKind::parse(&row.kind)?,
+            owner: MemoryOwner::from_stored(&row.owner),
+            kind: row.kind.parse().ok()?,
             name: row.name,
             text: row.text,
             detail: serde_json::from_str(&row.detail).ok()?,
-            origin: MemoryOrigin::parse(&row.origin)?,
+            origin: row.origin.parse().ok()?,
             source: row.session.map(|session| MemorySource { session, seq, turn }),
             confidence: row.confidence,
             created_at: row.created_at,

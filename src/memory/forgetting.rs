@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::mentions::{MentionDetector, without_mentions};
 use super::prompt_memory::{self, forget_turn};
 use super::remember::{further_turns, remove, replaced_before};
-use super::{MemoryEntry, MemoryKind, Owner, vectors, word_index};
+use super::{MemoryEntry, MemoryKind, MemoryOwner, vectors, word_index};
 use crate::store::forgetting::{self, FORGOTTEN};
 use crate::store::memory_lines::{self, SummaryRow};
 use crate::store::{Connection, StoreError, memories, messages, meta, session_memory};
@@ -25,7 +25,7 @@ pub(super) const CHANGED_SUMMARIES_KEY: &str = "memory_retold";
 const GUESS_FIELD: &str = "guess";
 /// The session of a summary, and its creation time.
 type SummaryKey = (String, i64);
-/// The most changed summaries that are recorded; more than a file holds.
+/// The maximum number of changed summaries that are recorded; more than a file holds.
 const MAX_CHANGED_SUMMARIES: usize = 10_000;
 
 /// Forgets memories for good, in the caller's write: their rows, the rows that they replaced, their terms and embeddings, the
@@ -40,12 +40,12 @@ pub fn forget(connection: &Connection, ids: &[i64]) -> Result<ForgetOutcome, Sto
         return Ok(ForgetOutcome::default());
     }
     forgetting::record(connection)?;
-    let owners: BTreeSet<&Owner> = entries.iter().map(|entry| &entry.owner).collect();
+    let owners: BTreeSet<&MemoryOwner> = entries.iter().map(|entry| &entry.owner).collect();
     for owner in &owners {
         drop_prompt_snapshots(connection, owner)?;
     }
     let detectors = mention_detectors(connection, &entries)?;
-    let of = |owner: &Owner| -> Vec<MentionDetector> {
+    let of = |owner: &MemoryOwner| -> Vec<MentionDetector> {
         detectors.iter().filter(|(of, _)| *of == owner).map(|(_, detector)| detector.clone()).collect()
     };
     let (mut turns, mut sessions) = (0, BTreeSet::new());
@@ -97,8 +97,8 @@ fn remove_entries(connection: &Connection, ids: &[i64]) -> Result<Vec<MemoryEntr
 ///
 /// # Errors
 /// The store cannot be written.
-pub fn drop_prompt_snapshots(connection: &Connection, owner: &Owner) -> Result<(), StoreError> {
-    if *owner == Owner::everyone() {
+pub fn drop_prompt_snapshots(connection: &Connection, owner: &MemoryOwner) -> Result<(), StoreError> {
+    if *owner == MemoryOwner::everyone() {
         return forgetting::drop_all_snapshots(connection);
     }
     session_memory::drop_snapshots(connection, owner.as_str())
@@ -125,7 +125,7 @@ fn source_turns(connection: &Connection, entries: &[MemoryEntry]) -> Result<BTre
 fn mention_detectors<'a>(
     connection: &Connection,
     entries: &'a [MemoryEntry],
-) -> Result<Vec<(&'a Owner, MentionDetector)>, StoreError> {
+) -> Result<Vec<(&'a MemoryOwner, MentionDetector)>, StoreError> {
     let mentionable = entries.iter().filter(|entry| entry.kind != MemoryKind::Summary);
     mentionable.map(|entry| Ok((&entry.owner, MentionDetector::with_rare_terms(connection, entry)?))).collect()
 }
@@ -179,7 +179,7 @@ mod tests {
                 name: name.to_owned(),
                 source: Some(MemorySource { session: "s".to_owned(), seq: None, turn: Some(turn.to_owned()) }),
                 confidence: 0.5,
-                ..NewMemoryEntry::new(Owner::gateway(), kind, text, MemoryOrigin::Stated)
+                ..NewMemoryEntry::new(MemoryOwner::gateway(), kind, text, MemoryOrigin::Stated)
             };
             let append = |connection: &Connection, turn: Uuid, text: &str| {
                 let body = json!({"role": "user", "content": text}).to_string();

@@ -200,10 +200,10 @@ pub fn rebuild_index(connection: &Connection, identities: &Identities) -> Result
     }
 }
 
-/// The most messages in one write, which takes the writer a few milliseconds.
+/// The maximum number of messages in one write, which takes the writer a few milliseconds.
 const BATCH: usize = 32;
 
-/// The most sessions that are read at once.
+/// The maximum number of sessions that are read at once.
 const SESSIONS: usize = 32;
 
 /// The next messages of a session to index.

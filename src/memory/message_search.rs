@@ -29,7 +29,7 @@ pub struct HistoryHit {
 const EXCERPT_CHARS: usize = 160;
 const CHARS_BEFORE: usize = 50;
 
-/// The most hits of one answer.
+/// The maximum number of hits of one answer.
 const MAX_HITS: usize = 200;
 
 /// Returns the messages of any owner that fit `text`, the best first, in one session or in all. A damaged index finds

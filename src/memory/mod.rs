@@ -11,14 +11,14 @@ mod requests;
 pub mod session_file;
 mod validation;
 
+mod answer_audience;
 mod contradictions;
 mod forgetting;
-pub mod learned;
 mod mentions;
 mod prompt_memory;
-mod readers;
 mod remember;
 mod retention;
+pub mod rule_extraction;
 
 mod bm25;
 mod indexer;
@@ -36,6 +36,7 @@ mod service;
 pub(crate) mod testing;
 mod tools;
 
+pub use answer_audience::AnsweredTurn;
 pub use config::{EmbeddingsConfig, MemoryConfig};
 pub use entry::{MemoryEntry, MemoryKind, MemoryOrigin, MemorySource, NewMemoryEntry};
 pub use files::{MEMORY_FILE, MEMORY_FILE_LIMIT, MemoryFileState, MemoryFileWriter};
@@ -44,12 +45,10 @@ pub use indexer::{MessageIndexer, rebuild_index};
 pub use message_search::{HistoryHit, search_messages};
 pub use message_text::{FORGOTTEN, RECALLED, RUNTIME_CONTEXT, found_in_memory, spoken_text, without_memory, written};
 pub use owner::{
-    Identities, Owner, all_owners, is_by_person, origin_on_behalf, owner_label, parse_owner, sender_of,
-    token_of_session,
+    Identities, MemoryOwner, all_owners, origin_on_behalf, owner_label, parse_owner, sender_of, token_of_session,
 };
 pub use prompt_memory::redact_ended_turn;
 pub use query::{HitLocation, RecallHit, RecallQuery, RelevanceQuery};
-pub use readers::AnsweredTurn;
 pub use recall::{RecallWeights, recall, recall_weighted};
 pub use remember::{
     RememberOutcome, RememberPlan, apply_plan, current_entry, list, plan, remember, remember_replacing,

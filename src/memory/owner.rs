@@ -13,9 +13,9 @@ use crate::store::{Connection, StoreError, memory_queries};
 
 /// The owner of memories, in the stored form.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Owner(String);
+pub struct MemoryOwner(String);
 
-impl Owner {
+impl MemoryOwner {
     /// Returns the owner of this gateway.
     pub fn gateway() -> Self {
         Self("owner".to_owned())
@@ -36,8 +36,8 @@ impl Owner {
         Self(format!("sender:{channel}:{sender}"))
     }
 
-    /// Returns the owner for a sender whose identity is not proven. Strangers own sessions, but no memories.
-    pub fn stranger(channel: &str, sender: &str) -> Self {
+    /// Returns the owner for a sender whose identity is not proven. Such senders own sessions, but no memories.
+    pub fn unproven_sender(channel: &str, sender: &str) -> Self {
         Self(format!("stranger:{channel}:{sender}"))
     }
 
@@ -62,7 +62,7 @@ impl Owner {
     }
 }
 
-impl fmt::Display for Owner {
+impl fmt::Display for MemoryOwner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
@@ -104,39 +104,39 @@ impl Identities {
     }
 
     /// Returns the owner whose memory a message reads and extends. `None` if the sender's identity is not proven.
-    pub fn owner_of(&self, channel: &str, sender: &str, trust: Trust) -> Option<Owner> {
+    pub fn owner_of(&self, channel: &str, sender: &str, trust: Trust) -> Option<MemoryOwner> {
         match trust {
             Trust::Untrusted => None,
-            Trust::Owner => Some(Owner::gateway()),
+            Trust::Owner => Some(MemoryOwner::gateway()),
             Trust::Known => Some(match self.names.get(&format!("{channel}:{sender}")) {
-                Some(name) => Owner::named(name),
-                None => Owner::sender(channel, sender),
+                Some(name) => MemoryOwner::named(name),
+                None => MemoryOwner::sender(channel, sender),
             }),
         }
     }
 
     /// Returns the owner whose memory the turn of this message reads, as [`Self::owner_of`] does. A job or sub-agent reads the
     /// memory of the person who created it.
-    pub fn owner_of_row(&self, row: &InboxRow) -> Option<Owner> {
+    pub fn owner_of_row(&self, row: &InboxRow) -> Option<MemoryOwner> {
         self.owner_of(&row.channel, &sender_of(row), Trust::parse(&row.trust))
     }
 
     /// Returns the current owner for an owner that was stored under earlier identities.
-    pub fn current_owner(&self, owner: &Owner) -> Owner {
+    pub fn current_owner(&self, owner: &MemoryOwner) -> MemoryOwner {
         let name = owner.as_str().strip_prefix("sender:").and_then(|one| self.names.get(one));
-        name.map_or_else(|| owner.clone(), |name| Owner::named(name))
+        name.map_or_else(|| owner.clone(), |name| MemoryOwner::named(name))
     }
 
     /// Returns true if a chat token of a person other than `owner` gives access to a session. Its holder reads all of the session,
     /// whoever writes there first.
-    pub fn is_read_by_token(&self, session: &str, owner: Option<&Owner>) -> bool {
+    pub fn is_read_by_token(&self, session: &str, owner: Option<&MemoryOwner>) -> bool {
         let Some(name) = token_of_session(session) else { return false };
         self.owner_of(PAGE, &format!("token:{name}"), Trust::Known).as_ref() != owner
     }
 
-    /// Returns the owner for the writer of a message. A writer without a memory counts as a stranger.
-    pub fn writer_of(&self, row: &InboxRow) -> Owner {
-        self.owner_of_row(row).unwrap_or_else(|| Owner::stranger(&row.channel, &row.sender))
+    /// Returns the owner for the writer of a message. A writer without a memory counts as an unproven sender.
+    pub fn writer_of(&self, row: &InboxRow) -> MemoryOwner {
+        self.owner_of_row(row).unwrap_or_else(|| MemoryOwner::unproven_sender(&row.channel, &row.sender))
     }
 }
 
@@ -147,15 +147,6 @@ const PAGE: &str = "page";
 pub fn token_of_session(session: &str) -> Option<&str> {
     let (name, chat) = session.strip_prefix(PAGE)?.strip_prefix(':')?.split_once('.')?;
     (!name.is_empty() && !chat.is_empty()).then_some(name)
-}
-
-/// The senders of messages from daoyou itself: jobs, sub-agents, background processes, the heartbeat, and notes to a session.
-const OWN_SENDERS: [&str; 5] = ["cron", "subagent", "process", "heartbeat", "daoyou"];
-
-/// Returns true if a person wrote the message. A message that daoyou sends on behalf of a person may hold the words of a
-/// model, a page or a program.
-pub fn is_by_person(row: &InboxRow) -> bool {
-    !OWN_SENDERS.contains(&row.sender.as_str())
 }
 
 /// Returns the sender of a message, or the sender that it acts for.
@@ -185,10 +176,10 @@ const ALLOWED_FORMS: &str =
 ///
 /// # Errors
 /// The store cannot be read.
-pub fn all_owners(connection: &Connection) -> Result<Vec<Owner>, StoreError> {
-    let mut owners = vec![Owner::gateway(), Owner::everyone()];
-    let others = memory_queries::owners(connection)?.into_iter().map(Owner);
-    owners.extend(others.filter(|owner| *owner != Owner::gateway() && *owner != Owner::everyone()));
+pub fn all_owners(connection: &Connection) -> Result<Vec<MemoryOwner>, StoreError> {
+    let mut owners = vec![MemoryOwner::gateway(), MemoryOwner::everyone()];
+    let others = memory_queries::owners(connection)?.into_iter().map(MemoryOwner);
+    owners.extend(others.filter(|owner| *owner != MemoryOwner::gateway() && *owner != MemoryOwner::everyone()));
     Ok(owners)
 }
 
@@ -196,33 +187,30 @@ pub fn all_owners(connection: &Connection) -> Result<Vec<Owner>, StoreError> {
 ///
 /// # Errors
 /// The text names no owner; the error lists the accepted forms.
-pub fn parse_owner(text: &str, identities: &Identities) -> Result<Owner, String> {
+pub fn parse_owner(text: &str, identities: &Identities) -> Result<MemoryOwner, String> {
     match text.trim() {
-        "owner" => Ok(Owner::gateway()),
-        "everyone" => Ok(Owner::everyone()),
-        name if identities.has_name(name) => Ok(Owner::named(name)),
+        "owner" => Ok(MemoryOwner::gateway()),
+        "everyone" => Ok(MemoryOwner::everyone()),
+        name if identities.has_name(name) => Ok(MemoryOwner::named(name)),
         text => {
             // The channel of a webhook contains a colon. The stored form is the same whichever colon splits the text.
             let sender = text.split_once(':').filter(|(channel, sender)| !channel.is_empty() && !sender.is_empty());
             sender
                 .and_then(|(channel, sender)| identities.owner_of(channel, sender, Trust::Known))
-                .ok_or_else(|| format!("{text:?} is no owner; allowed: {ALLOWED_FORMS}"))
+                .ok_or_else(|| format!("{text:?} is not an owner; allowed: {ALLOWED_FORMS}"))
         }
     }
 }
 
 /// Formats an owner as [`parse_owner`] reads it.
-pub fn owner_label(owner: &Owner) -> &str {
+pub fn owner_label(owner: &MemoryOwner) -> &str {
     let stored = owner.as_str();
     stored.strip_prefix("name:").or_else(|| stored.strip_prefix("sender:")).unwrap_or(stored)
 }
 
 #[cfg(test)]
 mod tests {
-    use uuid::Uuid;
-
     use super::*;
-    use crate::store::inbox::MessageStatus;
 
     #[test]
     fn owners_depend_on_sender_and_trust() {
@@ -238,7 +226,7 @@ mod tests {
             ("email", "ann@example.org", Trust::Owner, Some("owner")),
         ] {
             let owner = identities.owner_of(channel, sender, trust);
-            assert_eq!(owner.as_ref().map(Owner::as_str), expected, "{channel}:{sender}");
+            assert_eq!(owner.as_ref().map(MemoryOwner::as_str), expected, "{channel}:{sender}");
         }
     }
 
@@ -246,13 +234,13 @@ mod tests {
     fn sessions_of_a_chat_token_are_read_by_its_holder() {
         let all = BTreeMap::from([("ann".to_owned(), vec!["page:token:bob".to_owned()])]);
         let identities = Identities::new(&all);
-        let (gateway, ann) = (Owner::gateway(), Owner::named("ann"));
+        let (gateway, ann) = (MemoryOwner::gateway(), MemoryOwner::named("ann"));
         for (session, owner, expected) in [
             ("page:bob.1a2b", Some(&gateway), true),
             ("page:bob.1a2b", None, true),
             ("page:bob.1a2b", Some(&ann), false),
             ("page:carl.1a2b", Some(&ann), true),
-            ("page:carl.1a2b", Some(&Owner::sender("page", "token:carl")), false),
+            ("page:carl.1a2b", Some(&MemoryOwner::sender("page", "token:carl")), false),
             ("page:1a2b", Some(&gateway), false),
             ("page:bob.", Some(&gateway), false),
             ("page:.bob", Some(&gateway), false),
@@ -265,23 +253,12 @@ mod tests {
     #[test]
     fn origins_carry_the_sender_that_a_message_acts_for() {
         let row = |sender: &str, trust: Trust, origin: &str| InboxRow {
-            seq: 1,
-            id: Uuid::nil(),
             channel: "in".to_owned(),
-            external_id: String::new(),
             session: "in:c".to_owned(),
             chat_id: "c".to_owned(),
             sender: sender.to_owned(),
-            trust: trust.as_str().to_owned(),
-            content: String::new(),
-            attachments: "[]".to_owned(),
-            metadata: "{}".to_owned(),
             origin: origin.to_owned(),
-            received_at: 0,
-            turn: Uuid::nil(),
-            state: MessageStatus::Done,
-            stalled: 0,
-            cancel: false,
+            ..InboxRow::unstored(trust)
         };
         let identities = Identities::default();
         for (sender, trust, origin, along, owner) in [
@@ -293,8 +270,7 @@ mod tests {
         ] {
             let row = row(sender, trust, origin);
             assert_eq!(origin_on_behalf(&row).to_column(), along);
-            assert_eq!(identities.owner_of_row(&row).as_ref().map(Owner::as_str), owner, "{sender}");
-            assert_eq!(is_by_person(&row), sender != "cron");
+            assert_eq!(identities.owner_of_row(&row).as_ref().map(MemoryOwner::as_str), owner, "{sender}");
         }
         for (channel, origin, expected) in [
             ("webhook:in", "{}", Some("me")),

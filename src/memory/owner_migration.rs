@@ -1,6 +1,6 @@
 //! Moves memories to the owners that `[identities]` names after a change of the configuration.
 
-use super::{Identities, Owner};
+use super::{Identities, MemoryOwner};
 use crate::store::{Connection, StoreError, forgetting, inbox, memories, ownership};
 
 /// Moves stored memories and sessions to the current names of their owners. Returns true if any moved. The memories of a
@@ -11,8 +11,8 @@ use crate::store::{Connection, StoreError, forgetting, inbox, memories, ownershi
 pub fn migrate_owners(connection: &Connection, identities: &Identities) -> Result<bool, StoreError> {
     let mut is_changed = false;
     for (sender, name) in identities.pairs() {
-        let old = Owner::from_stored(&format!("sender:{sender}"));
-        is_changed |= ownership::transfer(connection, old.as_str(), Owner::named(name).as_str())?;
+        let old = MemoryOwner::from_stored(&format!("sender:{sender}"));
+        is_changed |= ownership::transfer(connection, old.as_str(), MemoryOwner::named(name).as_str())?;
     }
     for (memory, owner, turn) in ownership::memories_of_names(connection)? {
         let Some(turn) = turn.and_then(|turn| turn.parse().ok()) else { continue };
@@ -65,7 +65,12 @@ mod tests {
             let new = NewMemoryEntry {
                 source: Some(MemorySource { session: format!("{channel}:1"), seq: None, turn: Some(turn.to_string()) }),
                 confidence: 0.9,
-                ..NewMemoryEntry::new(Owner::sender(channel, sender), MemoryKind::Fact, text, MemoryOrigin::Stated)
+                ..NewMemoryEntry::new(
+                    MemoryOwner::sender(channel, sender),
+                    MemoryKind::Fact,
+                    text,
+                    MemoryOrigin::Stated,
+                )
             };
             remember(connection, &new, &MemoryConfig::default())?;
         }
@@ -77,11 +82,11 @@ mod tests {
         let (_folder, store) = Store::temporary();
         store.write(Durability::Logged, remember_facts).await.unwrap();
         let both = vec!["webhook:in:ann".to_owned(), "email:ann@x.org".to_owned()];
-        let known = async |owner: Owner| {
+        let known = async |owner: MemoryOwner| {
             let read = move |connection: &Connection| list(connection, &owner, MemoryKind::Fact, 9);
             store.read(read).await.unwrap().into_iter().map(|entry| entry.text).collect::<Vec<_>>()
         };
-        let (ann, by_mail) = (Owner::named("ann"), Owner::sender("email", "ann@x.org"));
+        let (ann, by_mail) = (MemoryOwner::named("ann"), MemoryOwner::sender("email", "ann@x.org"));
         for (senders, of_ann, of_mail) in [
             (both.clone(), vec!["I like tea", "My cat is Momo"], vec![]),
             (both[..1].to_vec(), vec!["My cat is Momo"], vec!["I like tea"]),

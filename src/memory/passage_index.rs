@@ -16,7 +16,7 @@ use super::entry::entry_text;
 use super::query::{HitLocation, RecallHit, RecallQuery, RelevanceQuery};
 use super::vectors::clearly_similar;
 use super::word_index::extra_indexed_text;
-use super::{MemoryKind, Owner};
+use super::{MemoryKind, MemoryOwner};
 use crate::store::memories::{self, MemoryRow};
 use crate::store::search_index::{SearchCorpus, highest_id};
 use crate::store::{Connection, StoreError, forgetting};
@@ -26,23 +26,25 @@ use crate::text::{query_terms, sentences, visit_terms};
 pub(super) const ATTACHED_KINDS: [MemoryKind; 4] =
     [MemoryKind::Fact, MemoryKind::Preference, MemoryKind::Case, MemoryKind::Summary];
 
-/// The least share of a message's weight that a memory must hold, and the least share for a passage of a summary. A summary has
-/// many subjects, so one of its passages holds a word or two by chance.
+/// The minimum share of a message's weight that a memory must hold, and the minimum share for a passage of a summary. A
+/// summary has many subjects, so one of its passages holds a word or two by chance.
 const MIN_SHARE: f64 = 0.3;
 const MIN_SUMMARY_SHARE: f64 = 0.6;
 
-/// The most passages that are held in memory, over all owners. If an owner has more, facts, preferences and cases take
-/// precedence, the newest of each kind first. The indexes of a running query always stay.
+/// The maximum number of passages that are held in memory, over all owners. If an owner has more, facts, preferences
+/// and cases take precedence, the newest of each kind first. The indexes of a running query always stay.
 const MAX_PASSAGES: usize = 20_000;
 
-/// The most new passages that an index holds beyond [`MAX_PASSAGES`]. With more, the index is rebuilt from the newest memories.
+/// The maximum number of new passages that an index holds beyond [`MAX_PASSAGES`]. With more, the index is rebuilt from
+/// the newest memories.
 const MAX_SURPLUS: usize = 2_000;
 
-/// The most passages of removed memories in an index. With more, the index is rebuilt if they outnumber the other passages.
+/// The maximum number of passages of removed memories in an index. With more, the index is rebuilt if they outnumber
+/// the other passages.
 const MAX_REMOVED: usize = 2_000;
 
-/// The most new memories that are read while a message waits: of all owners, and of the index's owner. With more, another
-/// thread rebuilds the index.
+/// The maximum number of new memories that are read while a message waits: of all owners, and of the index's owner.
+/// With more, another thread rebuilds the index.
 const MAX_PENDING: i64 = 500;
 const MAX_NEW: usize = 50;
 
@@ -66,7 +68,7 @@ pub(super) struct PassageIndexes {
 
 /// The terms of the memories of one owner.
 struct PassageIndex {
-    owner: Owner,
+    owner: MemoryOwner,
     /// The state of the store that the index reflects.
     state: StoreState,
     passages: Vec<Passage>,
@@ -147,13 +149,13 @@ impl PassageIndexes {
         self.changes.fetch_add(1, Ordering::Relaxed);
     }
 
-    pub(super) fn are_empty(&self, owners: &[Owner]) -> bool {
+    pub(super) fn are_empty(&self, owners: &[MemoryOwner]) -> bool {
         let indexes = self.indexes.lock();
         owners.iter().filter_map(|owner| index_of(&indexes, owner)).all(|index| index.memories.is_empty())
     }
 
     /// Returns true if each of these owners has an up-to-date index.
-    pub(super) fn are_ready(&self, connection: &Connection, owners: &[Owner]) -> Result<bool, StoreError> {
+    pub(super) fn are_ready(&self, connection: &Connection, owners: &[MemoryOwner]) -> Result<bool, StoreError> {
         let (mut indexes, state) = (self.indexes.lock(), StoreState::read(connection, &self.changes)?);
         for owner in owners {
             let Some(at) = indexes.iter().position(|index| index.owner == *owner) else { return Ok(false) };
@@ -167,7 +169,7 @@ impl PassageIndexes {
 
     /// Builds the indexes of these owners that are missing or outdated. Drops the least recently used indexes of others
     /// until at most [`MAX_PASSAGES`] passages are left.
-    pub(super) fn make_ready(&self, connection: &Connection, owners: &[Owner]) -> Result<(), StoreError> {
+    pub(super) fn make_ready(&self, connection: &Connection, owners: &[MemoryOwner]) -> Result<(), StoreError> {
         for owner in owners {
             let state = StoreState::read(connection, &self.changes)?;
             if !self.are_ready(connection, std::slice::from_ref(owner))? {
@@ -221,7 +223,7 @@ impl PassageIndexes {
     }
 }
 
-fn index_of<'a>(indexes: &'a [PassageIndex], owner: &Owner) -> Option<&'a PassageIndex> {
+fn index_of<'a>(indexes: &'a [PassageIndex], owner: &MemoryOwner) -> Option<&'a PassageIndex> {
     indexes.iter().find(|index| index.owner == *owner)
 }
 
@@ -294,10 +296,10 @@ impl<'a> ScoreSums<'a> {
         Self { index, of, candidates: Vec::new(), touched: Vec::new() }
     }
 
-    /// Adds the scores of a term to the passages of `list`, which hold it. This term and all later ones have the share `left`
-    /// of the weight. A passage without a term so far is skipped if it can no longer reach its least share. Once that is true
-    /// of all passages, the list is searched for the candidates only ("MaxScore", Turtle and Flood, 1995), since the last terms
-    /// are in most passages.
+    /// Adds the scores of a term to the passages of `list`, which hold it. This term and all later ones have the share
+    /// `left` of the weight. A passage without a term so far is skipped if it can no longer reach its minimum share.
+    /// Once that is true of all passages, the list is searched for the candidates only ("MaxScore", Turtle and Flood,
+    /// 1995), since the last terms are in most passages.
     fn count(&mut self, list: &[u32], left: f64, mut add: impl FnMut(&mut (f64, f64), usize, f64)) {
         let Self { index, of, candidates, touched } = self;
         if left >= MIN_SHARE {
@@ -338,14 +340,14 @@ impl Drop for ScoreSums<'_> {
 }
 
 impl Passage {
-    /// Returns the least share of a query's weight that the passage must hold.
+    /// Returns the minimum share of a query's weight that the passage must hold.
     fn least(&self) -> f64 {
         if self.kind == MemoryKind::Summary { MIN_SUMMARY_SHARE } else { MIN_SHARE }
     }
 }
 
 impl PassageIndex {
-    fn build(connection: &Connection, owner: &Owner, state: StoreState) -> Result<Self, StoreError> {
+    fn build(connection: &Connection, owner: &MemoryOwner, state: StoreState) -> Result<Self, StoreError> {
         let mut index = Self {
             owner: owner.clone(),
             state,
@@ -438,7 +440,7 @@ impl PassageIndex {
 }
 
 fn hit(row: &MemoryRow, fit: PassageScore) -> Option<RecallHit> {
-    let kind = MemoryKind::parse(&row.kind)?;
+    let kind: MemoryKind = row.kind.parse().ok()?;
     let text = match (kind, entry_text(Some(kind), &row.name, &row.text)) {
         (MemoryKind::Summary, text) => split_into_passages(&text).get(fit.place)?.trim().to_owned(),
         (_, text) => text,

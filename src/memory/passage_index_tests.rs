@@ -15,7 +15,7 @@ use crate::store::Store;
 use crate::store::{Durability, memories};
 use crate::text::without_fillers;
 
-/// The most hits that a turn gets.
+/// The maximum number of hits that a turn gets.
 const MAX_ATTACHED: usize = 3;
 
 struct World {
@@ -38,7 +38,7 @@ impl World {
     }
 
     async fn relevant(&self, text: &str) -> Vec<RecallHit> {
-        let owners = vec![Owner::gateway(), Owner::everyone()];
+        let owners = vec![MemoryOwner::gateway(), MemoryOwner::everyone()];
         self.service.relevant(RelevanceQuery { text: text.to_owned(), owners, limit: MAX_ATTACHED }).await.unwrap()
     }
 
@@ -50,7 +50,7 @@ impl World {
     async fn recalled(&self, text: &str) -> Vec<HitLocation> {
         let query = RecallQuery {
             text: text.to_owned(),
-            owners: vec![Owner::gateway(), Owner::everyone()],
+            owners: vec![MemoryOwner::gateway(), MemoryOwner::everyone()],
             kinds: ATTACHED_KINDS.to_vec(),
             least: MIN_SHARE,
             limit: MAX_ATTACHED,
@@ -250,7 +250,7 @@ async fn the_index_of_an_owner_with_many_memories_does_not_displace_everyones() 
     // Later memories are found without a rebuild, and displace nothing.
     let later = world.store("owner", vec![("fact", String::new(), "The canoe lies below the bridge".to_owned())]).await;
     let near = world.service.facts_near(
-        Owner::from_stored("owner"),
+        MemoryOwner::from_stored("owner"),
         vec!["hello".into(), "the canoe below the bridge".into()],
         3,
     );

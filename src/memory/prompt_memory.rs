@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::mentions::{MentionDetector, without_mentions};
 use super::message_text::{IS_DATA, found_in_memory, without_memory, written};
 use super::remember::remove;
-use super::{MemoryEntry, MemoryKind, Owner, word_index};
+use super::{MemoryEntry, MemoryKind, MemoryOwner, word_index};
 use crate::chat::ChatMessage;
 use crate::store::forgetting::{self, ExposedMessage, FORGOTTEN};
 use crate::store::{Connection, StoreError, log_purge, meta};
@@ -30,7 +30,7 @@ const BULLET: &str = "- ";
 /// The store cannot be written.
 pub(super) fn redact_prompts(
     connection: &Connection,
-    owner: &Owner,
+    owner: &MemoryOwner,
     (entries, detectors): (&[&MemoryEntry], Vec<MentionDetector>),
     sources: &BTreeSet<TurnKey>,
 ) -> Result<BTreeSet<String>, StoreError> {
@@ -75,7 +75,7 @@ pub(super) fn redact_prompts(
 /// Removes the delivered replies to slash commands that show a forgotten memory, such as the lists of `/memory`.
 fn forget_command_replies(
     connection: &Connection,
-    (owner, since): (&Owner, i64),
+    (owner, since): (&MemoryOwner, i64),
     marks: &ForgottenMarks,
 ) -> Result<(), StoreError> {
     let mut shown = BTreeSet::new();
@@ -202,7 +202,7 @@ impl PendingRedactions {
     /// Stores the redactions, and drops those of turns that have ended or cannot know the memory: the store must not keep the words
     /// of a memory for days because an unrelated turn waits for an approval.
     fn write(mut self, connection: &Connection) -> Result<(), StoreError> {
-        let open = forgetting::running_turns(connection, Owner::everyone().as_str())?;
+        let open = forgetting::running_turns(connection, MemoryOwner::everyone().as_str())?;
         for (turns, detectors) in &mut self.0 {
             let mut kept = BTreeSet::new();
             for turn in std::mem::take(turns).into_iter().filter(|turn| open.contains(turn)) {
@@ -246,7 +246,7 @@ fn may_know(connection: &Connection, turn: &str, detectors: &[MentionDetector]) 
 /// The store cannot be written.
 pub(super) fn redact_running_turns(
     connection: &Connection,
-    owner: &Owner,
+    owner: &MemoryOwner,
     detectors: Vec<MentionDetector>,
 ) -> Result<(), StoreError> {
     let mut restarted = BTreeSet::new();
@@ -382,7 +382,7 @@ impl ForgottenMarks {
     }
 
     /// Returns true if a message of a turn about `question` mentions a forgotten memory: the question, the agent's answer,
-    /// reasoning or calls, or the result of a tool that is no memory tool.
+    /// reasoning or calls, or the result of a tool that is not a memory tool.
     fn is_mentioned_by(&self, message: &ChatMessage, question: &str, was_found: bool) -> bool {
         let any = |tells: &dyn Fn(&MentionDetector) -> bool| self.detectors.iter().any(tells);
         match message {
@@ -521,7 +521,7 @@ mod tests {
             let new = NewMemoryEntry {
                 source: Some(source),
                 confidence: 0.5,
-                ..NewMemoryEntry::new(Owner::gateway(), MemoryKind::Fact, cat, MemoryOrigin::Stated)
+                ..NewMemoryEntry::new(MemoryOwner::gateway(), MemoryKind::Fact, cat, MemoryOrigin::Stated)
             };
             let id = remember(connection, &new, &MemoryConfig::default())?.id();
             crate::memory::rebuild_index(connection, &crate::memory::Identities::default())?;
@@ -529,7 +529,7 @@ mod tests {
             assert!(memories::find(connection, id)?.is_none() && meta::get(connection, meta::FORGET_COUNT)?.is_some());
             let steps = "SELECT group_concat(body) FROM turn_steps";
             let steps: String = connection.query_row(steps, [], |row| row.get(0))?;
-            let (text, owners, kinds) = ("momo".to_owned(), vec![Owner::gateway()], vec![MemoryKind::Fact]);
+            let (text, owners, kinds) = ("momo".to_owned(), vec![MemoryOwner::gateway()], vec![MemoryKind::Fact]);
             let query = RecallQuery { text, owners, kinds, messages: true, limit: 9, ..RecallQuery::default() };
             let hits = recall::recall(connection, &query, None)?.len();
             Ok((["a", "b", "copy", "others"].map(|session| left(connection, session).unwrap()), steps, hits))
@@ -561,7 +561,7 @@ mod tests {
                 if is_parked {
                     inbox::mark_waiting(connection, turn)?;
                 }
-                redact_running_turns(connection, &Owner::gateway(), vec![MentionDetector::of_entry(&cat)])?;
+                redact_running_turns(connection, &MemoryOwner::gateway(), vec![MentionDetector::of_entry(&cat)])?;
                 found.push(meta::get(connection, PendingRedactions::KEY)?.unwrap_or_default().contains("momo"));
                 // A running turn that is parked later without the memory needs no redaction either.
                 inbox::mark_waiting(connection, turn)?;

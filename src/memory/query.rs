@@ -1,13 +1,13 @@
 //! Queries to memory, and their hits.
 
-use super::{MemoryKind, Owner};
+use super::{MemoryKind, MemoryOwner};
 
 /// A search in memories and messages.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RecallQuery {
     pub text: String,
     /// The owners whose memories and conversations are searched.
-    pub owners: Vec<Owner>,
+    pub owners: Vec<MemoryOwner>,
     /// The kinds of memories to search; empty for no memories.
     pub kinds: Vec<MemoryKind>,
     /// Whether messages are searched too.
@@ -17,7 +17,7 @@ pub struct RecallQuery {
     /// The earliest time and the end of the period, UTC milliseconds.
     pub since: Option<i64>,
     pub until: Option<i64>,
-    /// The least similarity of a hit, 0 to 1.
+    /// The minimum similarity of a hit, 0 to 1.
     pub least: f64,
     pub limit: usize,
 }
@@ -51,7 +51,7 @@ pub struct RelevanceQuery {
     /// The message, as it was written.
     pub text: String,
     /// The owners whose memories are searched.
-    pub owners: Vec<Owner>,
-    /// The most hits.
+    pub owners: Vec<MemoryOwner>,
+    /// The maximum number of hits.
     pub limit: usize,
 }

@@ -8,7 +8,7 @@ use super::query::{HitLocation, RecallHit, RecallQuery};
 use super::term_query::{TermQuery, TermScore};
 use super::vectors::nearest;
 use super::word_index::{extra_indexed_text, found_or_damaged, scope};
-use super::{MemoryKind, Owner};
+use super::{MemoryKind, MemoryOwner};
 use crate::store::memories::{self, MemoryRow};
 use crate::store::search_index::{self, IndexedMessage, SearchCorpus};
 use crate::store::{Connection, StoreError};
@@ -20,7 +20,7 @@ const BASELINE_RANK: usize = 100;
 const RECENCY_WEIGHT: f64 = 0.02;
 const RANK_OFFSET: f64 = 60.0;
 
-/// The most hits by vectors.
+/// The maximum number of hits by vectors.
 const MAX_BY_VECTOR: usize = 50;
 
 /// The weights of the signals of relevance. The defaults were chosen on one half of the LoCoMo conversations (`cargo xtask
@@ -45,7 +45,7 @@ impl Default for RecallWeights {
 /// The number of best hits whose neighbours are read.
 const MAX_WITH_NEIGHBOURS: usize = 30;
 
-/// The most hits of one answer.
+/// The maximum number of hits of one answer.
 const MAX_HITS: usize = 200;
 
 /// Returns the hits of a query, the best first. `vector` is the embedding of its text, if there is one. A damaged word index
@@ -262,7 +262,7 @@ impl RecallSearch<'_> {
     }
 
     fn scope(&self, corpus: SearchCorpus) -> Result<Option<String>, StoreError> {
-        let owners: Vec<&str> = self.query.owners.iter().map(Owner::as_str).collect();
+        let owners: Vec<&str> = self.query.owners.iter().map(MemoryOwner::as_str).collect();
         let has_others = search_index::has_others(self.connection, corpus, &owners)?;
         let owners = has_others.then_some(self.query.owners.as_slice());
         Ok(scope(owners, self.query.session.as_deref()))
@@ -277,7 +277,7 @@ impl RecallSearch<'_> {
     }
 
     fn memory_candidate(&self, row: &MemoryRow) -> Option<RecallCandidate> {
-        let kind = MemoryKind::parse(&row.kind)?;
+        let kind: MemoryKind = row.kind.parse().ok()?;
         let is_selected = self.query.kinds.contains(&kind)
             && row.replaced_by.is_none()
             && self.is_selected_owner(&row.owner)

@@ -103,7 +103,7 @@ fn identities() -> Identities {
 fn recall_query(owner: &str, text: &str) -> RecallQuery {
     RecallQuery {
         text: text.to_owned(),
-        owners: vec![Owner::from_stored(owner), Owner::everyone()],
+        owners: vec![MemoryOwner::from_stored(owner), MemoryOwner::everyone()],
         kinds: vec![MemoryKind::Fact, MemoryKind::Preference],
         messages: true,
         limit: 10,

@@ -3,9 +3,9 @@
 use serde_json::{Value, json};
 
 use super::contradictions::{ExclusiveClaim, exclusive_claim};
-use super::learned::IMPLIED;
+use super::rule_extraction::IMPLIED;
 use super::validation::validate_truncated;
-use super::{MemoryConfig, MemoryEntry, MemoryKind, MemoryOrigin, NewMemoryEntry, Owner, vectors, word_index};
+use super::{MemoryConfig, MemoryEntry, MemoryKind, MemoryOrigin, MemoryOwner, NewMemoryEntry, vectors, word_index};
 use crate::store::memories::{self, MemoryRow, NewMemory};
 use crate::store::{Connection, StoreError};
 use crate::text::comparison_key;
@@ -45,9 +45,9 @@ pub struct RememberPlan {
 
 /// The share of the difference to full confidence that a repetition adds.
 const CONFIRMATION_GAIN: f64 = 0.3;
-/// The most further turns with the same statement that are recorded for a memory, the newest.
+/// The maximum number of further turns with the same statement that are recorded for a memory, the newest.
 const MAX_FURTHER_TURNS: usize = 16;
-/// The most replaced memories that are kept as the history of one memory.
+/// The maximum number of replaced memories that are kept as the history of one memory.
 const MAX_HISTORY: usize = 10;
 
 /// Remembers `new` in the caller's write, and indexes it. An entry that is known already confirms the known memory, an entry
@@ -263,7 +263,7 @@ pub(super) fn replaced_before(connection: &Connection, id: i64) -> Result<Vec<Me
 /// Removes surplus tasks, or the least used memory, if an owner has more than the limit.
 fn enforce_limit(
     connection: &Connection,
-    owner: &Owner,
+    owner: &MemoryOwner,
     kind: MemoryKind,
     newest: i64,
     config: &MemoryConfig,
@@ -300,7 +300,7 @@ pub(super) fn remove(connection: &Connection, id: i64) -> Result<(), StoreError>
 /// The store cannot be read.
 pub fn list(
     connection: &Connection,
-    owner: &Owner,
+    owner: &MemoryOwner,
     kind: MemoryKind,
     limit: u32,
 ) -> Result<Vec<MemoryEntry>, StoreError> {

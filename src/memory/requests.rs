@@ -8,9 +8,9 @@ use serde_json::{Value, json};
 
 use super::owner::parse_owner;
 use super::service::MemorySettings;
-use super::{Identities, InvalidEntry, MemoryKind, MemoryOrigin, NewMemoryEntry, Owner, validate_entry};
+use super::{Identities, InvalidEntry, MemoryKind, MemoryOrigin, MemoryOwner, NewMemoryEntry, validate_entry};
 use crate::store::StoreError;
-use daoyou_channels::settings::Span;
+use daoyou_channels::settings::HumanDuration;
 
 /// The reason why a request fails.
 #[derive(Debug, thiserror::Error)]
@@ -26,6 +26,9 @@ pub enum MemoryError {
 
 impl MemoryError {
     /// Separates failures of the store, which roll back a read or write, from other errors.
+    ///
+    /// # Errors
+    /// The failure of the store; other errors are the inner result.
     pub fn separate_store_errors<T>(result: Result<T, Self>) -> Result<Result<T, Self>, StoreError> {
         match result {
             Err(Self::Store(error)) => Err(error),
@@ -106,7 +109,7 @@ impl EntryRequest {
             }
         };
         let owner = self.owner.as_deref().map(|owner| owner_of(owner, &settings.identities)).transpose()?;
-        let owner = owner.unwrap_or_else(Owner::gateway);
+        let owner = owner.unwrap_or_else(MemoryOwner::gateway);
         let new = NewMemoryEntry::new(owner, kind, self.text.as_str(), MemoryOrigin::Command);
         Ok(validate_entry(&NewMemoryEntry { name: name.to_owned(), ..new })?)
     }
@@ -117,7 +120,7 @@ impl MemorySelection {
     ///
     /// # Errors
     /// The text names no owner.
-    pub fn owner(&self, identities: &Identities) -> Result<Option<Owner>, MemoryError> {
+    pub fn owner(&self, identities: &Identities) -> Result<Option<MemoryOwner>, MemoryError> {
         self.owner.as_deref().map(|owner| owner_of(owner, identities)).transpose()
     }
 
@@ -143,7 +146,7 @@ impl ExportedMemory {
         let detail = match &self.detail {
             Value::Null => json!({}),
             object @ Value::Object(_) => object.clone(),
-            _ => return Err(invalid("the detail is no object")),
+            _ => return Err(invalid("the detail is not an object")),
         };
         let owner = owner_of(&self.owner, identities)?;
         let new = NewMemoryEntry::new(owner, kind, self.text.as_str(), MemoryOrigin::Imported);
@@ -164,23 +167,23 @@ pub fn parse_since(text: &str, now: Timestamp, zone: &TimeZone) -> Result<i64, M
     if let Ok(at) = text.parse::<Date>().and_then(|date| date.to_zoned(zone.clone())) {
         return Ok(at.timestamp().as_millisecond());
     }
-    let ago = text.parse::<Span>().ok().and_then(|Span(ago)| SignedDuration::try_from(ago).ok());
+    let ago = text.parse::<HumanDuration>().ok().and_then(|HumanDuration(ago)| SignedDuration::try_from(ago).ok());
     ago.and_then(|ago| now.checked_sub(ago).ok()).map(Timestamp::as_millisecond).ok_or_else(|| {
         let allowed =
             "how long ago, such as \"7d\", a date such as \"2026-03-08\", or a time such as \"2026-03-08T09:00:00Z\"";
-        MemoryError::Wrong(format!("{text:?} is no time; allowed: {allowed}"))
+        MemoryError::Wrong(format!("{text:?} is not a time; allowed: {allowed}"))
     })
 }
 
-fn owner_of(text: &str, identities: &Identities) -> Result<Owner, MemoryError> {
+fn owner_of(text: &str, identities: &Identities) -> Result<MemoryOwner, MemoryError> {
     parse_owner(text, identities).map_err(MemoryError::Wrong)
 }
 
 fn parse_kind(name: Option<&str>) -> Result<Option<MemoryKind>, MemoryError> {
     let Some(name) = name else { return Ok(None) };
-    MemoryKind::parse(name).map(Some).ok_or_else(|| {
+    name.parse().map(Some).map_err(|_| {
         let all = MemoryKind::ALL.map(MemoryKind::as_str).join(", ");
-        MemoryError::Wrong(format!("{name:?} is no kind of memory; allowed: {all}"))
+        MemoryError::Wrong(format!("{name:?} is not a kind of memory; allowed: {all}"))
     })
 }
 

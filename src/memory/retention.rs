@@ -4,7 +4,7 @@ use super::remember::remove;
 use super::word_index;
 use crate::store::{Connection, StoreError, memory_queries, meta, retention};
 
-/// The most sessions of one batch.
+/// The maximum number of sessions of one batch.
 const SESSIONS_PER_BATCH: u32 = 20;
 
 /// Removes the messages of sessions that were last used before `before_ms`, and their index entries. Returns the number of
@@ -56,7 +56,7 @@ mod tests {
 
     use super::*;
     use crate::memory::testing::row;
-    use crate::memory::{Identities, MemoryConfig, MemoryKind, MemoryOrigin, NewMemoryEntry, Owner, remember};
+    use crate::memory::{Identities, MemoryConfig, MemoryKind, MemoryOrigin, MemoryOwner, NewMemoryEntry, remember};
     use crate::store::Store;
     use crate::store::search_index::SearchCorpus;
     use crate::store::session_memory::{self, SessionMemory};
@@ -112,7 +112,12 @@ mod tests {
             let summary = NewMemoryEntry {
                 name: "old".to_owned(),
                 detail: json!({ "epoch": 0 }),
-                ..NewMemoryEntry::new(Owner::gateway(), MemoryKind::Summary, "a red bicycle", MemoryOrigin::Noticed)
+                ..NewMemoryEntry::new(
+                    MemoryOwner::gateway(),
+                    MemoryKind::Summary,
+                    "a red bicycle",
+                    MemoryOrigin::Noticed,
+                )
             };
             let config = MemoryConfig::default();
             let first = remember(connection, &summary, &config)?.id();

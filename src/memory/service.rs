@@ -13,7 +13,7 @@ use super::passage_index::{ATTACHED_KINDS, PassageIndexes, similar_by_vector};
 use super::query::{HitLocation, RecallHit, RecallQuery, RelevanceQuery};
 use super::recall::recall;
 use super::vectors::InstalledEmbedder;
-use super::{Identities, MemoryConfig, MemoryKind, NewMemoryEntry, Owner};
+use super::{Identities, MemoryConfig, MemoryKind, MemoryOwner, NewMemoryEntry};
 use crate::guard::KnownSecrets;
 use crate::llm::Embedder;
 use crate::store::{Connection, Store, StoreError};
@@ -116,7 +116,12 @@ impl MemoryService {
     ///
     /// # Errors
     /// The store cannot be read.
-    pub async fn facts_near(&self, owner: Owner, texts: Vec<String>, each: usize) -> Result<Vec<i64>, StoreError> {
+    pub async fn facts_near(
+        &self,
+        owner: MemoryOwner,
+        texts: Vec<String>,
+        each: usize,
+    ) -> Result<Vec<i64>, StoreError> {
         let owners = vec![owner];
         self.make_passages_ready(&owners).await?;
         let passages = Arc::clone(&self.passages);
@@ -137,7 +142,7 @@ impl MemoryService {
     }
 
     /// Brings the passage indexes of these owners up to date. Long work runs on a blocking thread, one caller at a time.
-    async fn make_passages_ready(&self, owners: &[Owner]) -> Result<(), StoreError> {
+    async fn make_passages_ready(&self, owners: &[MemoryOwner]) -> Result<(), StoreError> {
         let passages = &self.passages;
         if self.store.read_here(|connection| passages.are_ready(connection, owners))? {
             return Ok(());

@@ -14,7 +14,7 @@ use uuid::{ContextV7, Uuid};
 use crate::chat::ChatMessage;
 use crate::store::session_import::ImportedMessage;
 
-/// The most messages of one file.
+/// The maximum number of messages of one file.
 const MAX_MESSAGES: usize = 200_000;
 
 /// A conversation read from a file.
@@ -56,8 +56,8 @@ const COMMENT_START: &str = "<!-- What `daoyou sessions import` reads, a message
 const COMMENT_END: &str = "-->";
 
 /// The error for a text without an export.
-const NO_EXPORT: &str = "this is no conversation: neither lines of `daoyou sessions export`, nor its text (--format md) with \
-                         the comment at its end, nor an object {\"messages\": […]}";
+const NO_EXPORT: &str = "this is not a conversation: neither lines of `daoyou sessions export`, nor its text \
+                         (--format md) with the comment at its end, nor an object {\"messages\": […]}";
 
 /// Formats the lines of an export as the HTML comment that ends a readable text.
 pub fn as_comment(lines: &[Value]) -> String {
@@ -100,7 +100,7 @@ pub fn read(text: &str, zone: &TimeZone, now: Timestamp) -> Result<SessionFile, 
     let whole = serde_json::from_str::<Value>(text).ok().filter(|value| value.get("messages").is_some());
     let file = match whole {
         Some(value) => {
-            check_keys(text).map_err(|error| vec![format!("this is no conversation: {error}")])?;
+            check_keys(text).map_err(|error| vec![format!("this is not a conversation: {error}")])?;
             read_whole(value, zone, now)
         }
         None if text.trim_start().starts_with('{') || text.trim().is_empty() => read_lines(text),
@@ -145,7 +145,8 @@ fn read_line(line: &str) -> Result<(ImportedMessage, ImportedConversation), Stri
     let ExportedLine { at, turn, message, conversation } = daoyou_channels::json::from_str(line).map_err(|error| {
         let fault = daoyou_channels::json::fault_of_line(&error);
         format!(
-            "this is no line of `daoyou sessions export`, {{\"at\", \"turn\", \"message\": {{\"role\", …}}}}: {fault}"
+            "this is not a line of `daoyou sessions export`, {{\"at\", \"turn\", \"message\": {{\"role\", …}}}}: \
+             {fault}"
         )
     })?;
     Ok((imported_message(&message, turn, at)?, conversation))
@@ -153,7 +154,7 @@ fn read_line(line: &str) -> Result<(ImportedMessage, ImportedConversation), Stri
 
 fn read_whole(value: Value, zone: &TimeZone, now: Timestamp) -> Result<SessionFile, Vec<String>> {
     let file: WholeFile =
-        serde_json::from_value(value).map_err(|error| vec![format!("this is no conversation: {error}")])?;
+        serde_json::from_value(value).map_err(|error| vec![format!("this is not a conversation: {error}")])?;
     let (mut messages, mut faults) = (Vec::new(), Vec::new());
     // A message without a time has the time of the message before it.
     let mut at = file.created_at.as_ref().and_then(|created| parse_time(created, zone)).unwrap_or(now);
@@ -320,7 +321,7 @@ mod tests {
             ("{}\n\nno JSON", vec!["line 1: ", "…}}: expected ident, in column 2"]),
             ("# cli:direct\n\n## user, 2026-01-01T10:00:00Z\n\nhi\n", vec!["nor its text (--format md) with"]),
             (r#"{"messages": []}"#, vec!["no message"]),
-            (r#"{"messages": 7}"#, vec!["no conversation"]),
+            (r#"{"messages": 7}"#, vec!["not a conversation"]),
             (
                 r#"{"messages": [{"role": "system", "content": "x"}, {"role": "user"},
                     {"role": "user", "content": "x", "timestamp": "noon"}, {"role": "user", "content": "x"}]}"#,

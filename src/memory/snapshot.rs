@@ -3,16 +3,16 @@
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
-use super::{MemoryEntry, MemoryKind, Owner, list};
+use super::{MemoryEntry, MemoryKind, MemoryOwner, list};
 use crate::store::{Connection, StoreError, now_ms};
 use crate::text::{one_line, truncate};
 
-/// The most entries of one kind that are considered, the newest.
+/// The maximum number of entries of one kind that are considered, the newest.
 const MAX_ENTRIES: u32 = 1_000;
-/// The most tasks of a snapshot, and the number of the newest tasks that they are chosen from.
+/// The maximum number of tasks of a snapshot, and the number of the newest tasks that they are chosen from.
 const MAX_TASKS: usize = 5;
 const MAX_TASKS_READ: u32 = 100;
-/// The most characters of an entry.
+/// The maximum length, in characters, of an entry.
 const MAX_ENTRY_CHARS: usize = 500;
 
 const DAY_MS: f64 = 86_400_000.0;
@@ -24,12 +24,12 @@ const DAY_MS: f64 = 86_400_000.0;
 /// The store cannot be read.
 pub fn prompt_snapshot(
     connection: &Connection,
-    owner: Option<&Owner>,
+    owner: Option<&MemoryOwner>,
     tokens: usize,
     zone: &TimeZone,
     count: impl Fn(&str) -> usize,
 ) -> Result<String, StoreError> {
-    let (everyone, now) = (Owner::everyone(), now_ms());
+    let (everyone, now) = (MemoryOwner::everyone(), now_ms());
     let mut lines = Vec::new();
     for (place, owner) in [Some(&everyone), owner].into_iter().enumerate() {
         let Some(owner) = owner else { continue };
@@ -50,7 +50,7 @@ pub fn prompt_snapshot(
 ///
 /// # Errors
 /// The store cannot be read.
-pub fn recent_tasks(connection: &Connection, owner: &Owner) -> Result<Vec<MemoryEntry>, StoreError> {
+pub fn recent_tasks(connection: &Connection, owner: &MemoryOwner) -> Result<Vec<MemoryEntry>, StoreError> {
     let mut tasks = Vec::new();
     for task in list(connection, owner, MemoryKind::Task, MAX_TASKS_READ)? {
         if tasks.len() < MAX_TASKS && task.taint(connection)?.is_empty() {
@@ -146,7 +146,7 @@ mod tests {
 
     async fn snapshot(entries: &'static [(&str, &str, &str, &str, f64)], owner: Option<&str>, tokens: usize) -> String {
         let (_folder, store) = Store::temporary();
-        let owner = owner.map(Owner::from_stored);
+        let owner = owner.map(MemoryOwner::from_stored);
         let take = move |connection: &Connection| {
             for (owner, kind, name, text, confidence) in entries {
                 let detail = if *kind == "task" { r#"{"result":"sent","success":true}"# } else { "{}" };
@@ -194,9 +194,11 @@ mod tests {
                 memories::insert(connection, &new)?;
             }
             approvals::add_taint(connection, "read", 0, &["web:https://a.example/".to_owned()].into())?;
-            let tasks =
-                recent_tasks(connection, &Owner::gateway())?.into_iter().map(|task| task.text).collect::<Vec<_>>();
-            Ok((tasks, prompt_snapshot(connection, Some(&Owner::gateway()), 1_000, &TimeZone::UTC, str::len)?))
+            let tasks = recent_tasks(connection, &MemoryOwner::gateway())?
+                .into_iter()
+                .map(|task| task.text)
+                .collect::<Vec<_>>();
+            Ok((tasks, prompt_snapshot(connection, Some(&MemoryOwner::gateway()), 1_000, &TimeZone::UTC, str::len)?))
         };
         let (tasks, text) = store.write(Durability::Logged, take).await.unwrap();
         assert_eq!(tasks, ["task 12", "task 10", "task 8", "task 6", "task 4"]);

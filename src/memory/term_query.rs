@@ -10,17 +10,18 @@ use crate::text::{SearchTerm, TermPrefixes, query_terms, visit_terms};
 /// The number of hits from which a term is common. For a common term, only the newest hits are listed.
 const COMMON: usize = 400;
 
-/// The least and the most candidates that are scored in each corpus. Within these limits, the number is twice that of the
-/// requested hits.
+/// The minimum and the maximum number of candidates that are scored in each corpus. Within these limits, the number is
+/// twice that of the requested hits.
 const CANDIDATES: (usize, usize) = (40, 100);
 
-/// The most candidates that are read. Some of those with the terms are of other owners, kinds or times than the query's.
+/// The maximum number of candidates that are read. Some of those with the terms are of other owners, kinds or times
+/// than the query's.
 const MAX_READ: usize = 1_000;
 
-/// The most common terms of a query that are combined with other terms.
+/// The maximum number of common terms of a query that are combined with other terms.
 const MAX_COMBINED: usize = 2;
 
-/// The most entries that are read for two terms together.
+/// The maximum number of entries that are read for two terms together.
 const MAX_OF_PAIR: usize = 300;
 
 /// The share of a corpus within the scope from which entries out of scope are skipped only when they are read: that costs less
@@ -59,6 +60,9 @@ pub struct TermScore {
 impl TermQuery {
     /// Looks up the terms of a text in corpora, to find `hits` entries. Each corpus comes with the expression that all its hits
     /// must match.
+    ///
+    /// # Errors
+    /// The index cannot be read from the store.
     pub fn search(
         connection: &Connection,
         text: &str,
@@ -108,6 +112,9 @@ impl TermQuery {
 
     /// Returns the ids in a corpus that may have at least this similarity (see [`TermScore::similarity`]), the most likely
     /// first. They are not read yet, so they may belong to any owner.
+    ///
+    /// # Errors
+    /// The index cannot be read from the store.
     pub fn candidates(
         &self,
         connection: &Connection,

@@ -5,7 +5,7 @@ use std::path::Path;
 use daoyou_channels::cli::Language;
 use jiff::tz::TimeZone;
 
-use super::{Identities, MemoryConfig, MemoryEntry, MemoryKind, MemoryOrigin, MemorySettings, Owner};
+use super::{Identities, MemoryConfig, MemoryEntry, MemoryKind, MemoryOrigin, MemoryOwner, MemorySettings};
 use crate::store::memories::NewMemory;
 
 /// Returns the default settings in English and UTC.
@@ -23,7 +23,7 @@ pub(super) fn settings(workspace: &Path) -> MemorySettings {
 pub(crate) fn entry(id: i64, kind: MemoryKind, name: &str, text: &str) -> MemoryEntry {
     MemoryEntry {
         id,
-        owner: Owner::gateway(),
+        owner: MemoryOwner::gateway(),
         kind,
         name: name.to_owned(),
         text: text.to_owned(),

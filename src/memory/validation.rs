@@ -104,14 +104,14 @@ fn clean_block(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::memory::{MemoryOrigin, Owner};
+    use crate::memory::{MemoryOrigin, MemoryOwner};
 
     #[test]
     fn texts_are_cleaned_and_limited() {
         let new = |kind, name: &str, text: &str| NewMemoryEntry {
             name: name.to_owned(),
             confidence: 2.0,
-            ..NewMemoryEntry::new(Owner::gateway(), kind, text, MemoryOrigin::Stated)
+            ..NewMemoryEntry::new(MemoryOwner::gateway(), kind, text, MemoryOrigin::Stated)
         };
         let validated = |kind, name, text| validate_entry(&new(kind, name, text)).map(|entry| (entry.name, entry.text));
         let pair = |name: &str, text: &str| Ok((name.to_owned(), text.to_owned()));

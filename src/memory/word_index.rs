@@ -6,7 +6,7 @@ use daoyou_channels::text::hex;
 use sha2::{Digest, Sha256};
 
 use super::owner_migration::migrate_owners;
-use super::{Identities, MemoryKind, Owner};
+use super::{Identities, MemoryKind, MemoryOwner};
 use crate::store::memories::{self, MemoryRow};
 use crate::store::{Connection, StoreError, meta, search_index};
 use crate::text::{SEGMENT_VERSION, index_terms};
@@ -200,7 +200,7 @@ fn short_hash(text: &str) -> String {
 }
 
 /// Returns the expression that all hits must match; `None` without a restriction.
-pub(super) fn scope(owners: Option<&[Owner]>, session: Option<&str>) -> Option<String> {
+pub(super) fn scope(owners: Option<&[MemoryOwner]>, session: Option<&str>) -> Option<String> {
     let owners = owners.map(|owners| {
         let terms: Vec<_> = owners.iter().map(|owner| format!("\"{}\"", owner_term(owner.as_str()))).collect();
         format!("({})", terms.join(" OR "))

@@ -9,20 +9,20 @@
 //! families without samples.
 
 mod caches;
+mod exposition;
 mod family;
 mod http;
 mod messages;
-mod page;
 mod registry;
 mod scraped;
 mod turns;
 mod value;
 
 pub use caches::{CacheCounts, CacheMetrics};
+pub use exposition::{CONTENT_TYPE, MetricKind, MetricSample, MetricSamples, MetricsPage, SampleValue};
 pub use family::MetricFamily;
 pub use http::HttpMetrics;
 pub use messages::{ChannelMetrics, DeliveryOutcome, MessageMetrics};
-pub use page::{CONTENT_TYPE, MetricKind, MetricSample, MetricSamples, MetricsPage, SampleValue};
 pub use registry::{Metrics, StoreMetrics};
 pub use scraped::{CircuitSample, QueueDepth, ScrapedState};
 pub use turns::{

@@ -1,6 +1,6 @@
 //! Reads reminders, and creates the arguments of the tool `cron` for them.
 
-use daoyou_channels::settings::Span;
+use daoyou_channels::settings::HumanDuration;
 use jiff::civil::DateTime;
 use jiff::tz::{self, TimeZone};
 use serde_json::{Map, Value, json};
@@ -24,16 +24,17 @@ const TIME_LEADS: &[&str] = &[
 /// Words at the beginning of a Chinese text that name a vague time.
 const VAGUE_TIMES: &[&str] =
     &["昨天", "稍后", "待会", "一会", "等会", "等下", "晚点", "晚一点", "晚些", "改天", "回头"];
-/// Words after a time in English that continue it, or say that it is no time of a reminder.
+/// Words after a time in English that continue it, or say that it is not a time of a reminder.
 const CONTINUATIONS: &[&str] = &["not", "week", "is", "are", "was", "were"];
-/// The ends of a note before a time that belong to it: "the meeting is at 3pm" is no reminder at 3pm of "the meeting is".
+/// The ends of a note before a time that belong to it: "the meeting is at 3pm" is not a reminder at 3pm of "the meeting
+/// is".
 const COPULAS: &[&str] = &[" is", " are", " was", " were", "是"];
 /// Words after a time in English that name its zone.
 const ZONES: &[&str] = &[
     "aedt", "aest", "akst", "bst", "cdt", "cest", "cet", "cst", "edt", "eest", "eet", "est", "gmt", "hkt", "hst",
     "ist", "jst", "kst", "mdt", "msk", "mst", "nzst", "pdt", "pst", "sgt", "utc", "wet",
 ];
-/// The most words of a place before the word "time".
+/// The maximum number of words of a place before the word "time".
 const MAX_PLACE: usize = 3;
 
 /// A reminder as the user asks for it.
@@ -72,7 +73,7 @@ impl Reminder {
         }
     }
 
-    /// Reads "WHEN, remind me NOTE"; `None` if the words before are no time.
+    /// Reads "WHEN, remind me NOTE"; `None` if the words before are not a time.
     pub fn read_time_first(when: &str, note: &str, language: Language) -> Option<Self> {
         let (when, note) = (when.trim(), note.trim());
         // The 时 of 每小时 belongs to the time.
@@ -111,9 +112,9 @@ impl Reminder {
             Some(DueTime::At(at)) if now.is_some_and(|now| at <= now.at) => return Err(reply::past_time(language)),
             Some(DueTime::At(at)) => vec![("at", stamp(at))],
             // A wait stays relative, since the time of the message is known only to the minute.
-            Some(DueTime::In(seconds)) => vec![("at", format!("in {}", Span::from_secs(seconds)))],
+            Some(DueTime::In(seconds)) => vec![("at", format!("in {}", HumanDuration::from_secs(seconds)))],
             Some(DueTime::Every { seconds, first }) => {
-                let every = ("every", Span::from_secs(seconds).to_string());
+                let every = ("every", HumanDuration::from_secs(seconds).to_string());
                 // The time by the clock: an offset would fix the end of a gap as the time of all days, if the clock skips the first.
                 let first = first.map(|first| ("at", first.to_string()));
                 let zone = first.is_some().then(zone).flatten();
@@ -149,7 +150,7 @@ fn has_other_time(note: &str, language: Language) -> bool {
 }
 
 /// Splits a text into a time and a note. The time is the longest one at the beginning, or one at the end. A rest that continues
-/// the time, or leads up to it, is no note.
+/// the time, or leads up to it, is not a note.
 fn time_and_note(text: &str, language: Language) -> Option<(TimeExpression, &str)> {
     let leading = |note_of: &dyn Fn(&str) -> Option<usize>| {
         let ends = time::time_ends(text, language).into_iter().filter(|end| *end <= MAX_TIME);
@@ -172,7 +173,7 @@ fn time_and_note(text: &str, language: Language) -> Option<(TimeExpression, &str
         let lead = match language {
             Language::En => prefix(rest, &[" to ", ", to "])
                 .or_else(|| prefix(rest, &[","]).filter(|lead| !continues_time(&rest[*lead..])))?,
-            // 明天9点的会议 and 明天是周末 are no time with a note.
+            // 明天9点的会议 and 明天是周末 are not a time with a note.
             Language::Zh if rest.starts_with(['的', '是']) => return None,
             Language::Zh => prefix(rest, &["，", ",", "去", "要"]).unwrap_or(0),
         };

@@ -7,9 +7,9 @@ use regex::{Captures, Regex};
 use super::reminder::{Reminder, unquoted};
 use crate::text::{Language, language_of};
 
-/// The most requests in one message, one per line.
+/// The maximum number of requests in one message, one per line.
 const MAX_LINES: usize = 8;
-/// The most polite words before a request.
+/// The maximum number of polite words before a request.
 const MAX_COURTESIES: usize = 8;
 /// The longest file name, id or search text that is read from a message, in bytes.
 const MAX_ARGUMENT: usize = 512;

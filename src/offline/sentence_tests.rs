@@ -55,7 +55,7 @@ const SENTENCES: &[(&str, &str, &str, &str)] = &[
     ("提醒我会议是下午3点", "unclear", "", ""),
     ("提醒我妈妈生日是5月3日", "unclear", "", ""),
     ("提醒我明天9点的会议", "unclear", "", ""),
-    // Questions and idioms are no facts.
+    // Questions and idioms are not facts.
     ("记住我们常去的酒吧", "remember", "", "我们常去的酒吧"),
     ("remind me about Friday dinner tomorrow at 9", "remind", "", "Friday dinner"),
     ("remember me?", "recall", "", "me"),

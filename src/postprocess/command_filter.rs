@@ -20,7 +20,7 @@ const MAX_SHARE: f64 = 0.8;
 const RELATED_SHARE: f64 = 0.45;
 /// The share of the best line's relevance from which a line counts as one of the best.
 const NEAR_BEST: f64 = 0.7;
-/// The most lines after a failure that belong to it. An empty line ends them.
+/// The maximum number of lines after a failure that belong to it. An empty line ends them.
 const LINES_AFTER_FAILURE: usize = 14;
 /// The number of first lines with the same pattern that stay.
 const KEPT_REPEATS: usize = 2;
@@ -42,7 +42,7 @@ pattern!(
     r"(?i)^\s*(test .* \.\.\. (ok|ignored)|ok \d+|(✓|✔|√)|pass(ed)?\b|compiling |checking |downloading |downloaded |fresh |collecting |using cached |requirement already satisfied|unpacking |selecting |preparing to unpack|get:\d|hit:\d|--- pass|=== run|=== (cont|pause)|\[\s*\d+%\])|\bPASSED\b|\.\.\. ok$|^[.sSx]+(\s+\[\s*\d+%\])?$"
 );
 pattern!(
-    /// A count of zero failures, which is no failure.
+    /// A count of zero failures, which is not a failure.
     ZERO,
     r"(?i)\b(0|no) (error|errors|failed|failures|failing)\b|failed[:=]\s*0\b|failures[:=]\s*0\b|errors[:=]\s*0\b"
 );
@@ -162,7 +162,8 @@ fn keep_edges(selection: &mut LineSelection<'_>) {
     }
 }
 
-/// Reclassifies lines of success and progress that a question about all of something asks for, so that they are no noise.
+/// Reclassifies lines of success and progress that a question about all of something asks for, so that they are not
+/// noise.
 fn keep_wanted_noise(lines: &TextLines<'_>, query: &FilterQuery, classes: &mut [LineClass]) {
     if !query.is_broad || query.is_about_failures() || query.is_yes_or_no() {
         return;

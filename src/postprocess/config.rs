@@ -50,7 +50,7 @@ pub struct BasicConfig {
     /// Off: the words of the question do not count, only its intent and the noise of the result.
     #[default = true]
     pub keyword_extraction: bool,
-    /// The most keywords of a question.
+    /// The maximum number of keywords of a question.
     #[schemars(range(min = 1, max = 32))]
     #[default = 5]
     pub max_keywords: u32,
@@ -70,7 +70,7 @@ pub struct SemanticConfig {
     #[schemars(range(min = 0.0, max = 1.0))]
     #[default = 0.5]
     pub threshold: f64,
-    /// The most parts that stay.
+    /// The maximum number of parts that stay.
     #[schemars(range(min = 1, max = 1_000))]
     #[default = 20]
     pub max_items: u32,
@@ -99,7 +99,7 @@ pub struct ToolFilterConfig {
     /// Files and directories: the words of the question select; default true.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub filter_by_keywords: Option<bool>,
-    /// Maps and lists: the most files that stay; default 20.
+    /// Maps and lists: the maximum number of files that stay; default 20.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 10_000))]
     pub max_files: Option<u32>,
@@ -110,14 +110,14 @@ pub struct ToolFilterConfig {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 20))]
     pub add_context_lines: Option<u32>,
-    /// Searches: the most matches that stay; default 10.
+    /// Searches: the maximum number of matches that stay; default 10.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 10_000))]
     pub max_results: Option<u32>,
     /// Files and pages: relevant sections are selected; default true.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub extract_relevant_sections: Option<bool>,
-    /// Files, pages, outputs: the most lines that stay; default 200.
+    /// Files, pages, outputs: the maximum number of lines that stay; default 200.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 100_000))]
     pub max_lines: Option<u32>,

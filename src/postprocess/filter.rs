@@ -18,7 +18,7 @@ pub struct RawResult<'a> {
     pub tool: &'a str,
     pub arguments: &'a Value,
     pub text: &'a str,
-    /// The most characters of a result of this tool that the model gets.
+    /// The maximum number of characters of a result of this tool that the model gets.
     pub limit: usize,
 }
 
@@ -57,7 +57,7 @@ pub struct FilterQuery {
     pub is_broad: bool,
     /// The candidates for keywords, the most distinctive first.
     pub keywords: Vec<Keyword>,
-    /// The most candidates that count as keywords.
+    /// The maximum number of candidates that count as keywords.
     pub max_keywords: usize,
     /// `relevance_threshold`.
     pub threshold: f64,

@@ -12,11 +12,11 @@ use super::lines::TextLines;
 
 /// The depth below which values stay whole.
 const MAX_DEPTH: usize = 64;
-/// The most plain values of a JSON text that is filtered; one with more stays whole.
+/// The maximum number of plain values of a JSON text that is filtered; one with more stays whole.
 const MAX_VALUES: usize = 20_000;
 /// The end of a path of keys that is compared, in bytes.
 const PATH_BYTES: usize = 200;
-/// The factor for the least share of keywords: a JSON value must hold more of them than a part of a text.
+/// The factor for the minimum share of keywords: a JSON value must hold more of them than a part of a text.
 const FOR_VALUES: f64 = 1.7;
 /// The number of plain entries above which a record keeps only those that fit.
 const WIDE_RECORD: usize = 40;
@@ -130,7 +130,7 @@ fn plain_body(body: &str) -> Cow<'_, str> {
     if lines.is_numbered && is_data { lines.bodies.join("\n").into() } else { body.into() }
 }
 
-/// Filters JSON. Returns `None` if the text is no JSON, or the question does not distinguish its values.
+/// Filters JSON. Returns `None` if the text is not JSON, or the question does not distinguish its values.
 pub fn filter(raw: &RawResult<'_>, query: &FilterQuery) -> Option<FilterOutput> {
     let (body, remarks) = raw.body_and_remarks();
     let body = plain_body(body);

@@ -49,7 +49,7 @@ fn number_of(line: &str) -> Option<(usize, &str)> {
     Some((number.trim_start().parse().ok()?, body))
 }
 
-/// The most omissions of a result that are repeated.
+/// The maximum number of omissions of a result that are repeated.
 const MAX_OMISSIONS: usize = 4;
 
 pattern!(

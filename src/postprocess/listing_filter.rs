@@ -11,7 +11,7 @@ use super::sections::indent;
 const SHORT_LIST: usize = 20;
 /// The unit in which lists are counted.
 pub const ENTRIES: &str = "entries";
-/// The most file extensions for which left out files are counted.
+/// The maximum number of file extensions for which left out files are counted.
 const MAX_ENDINGS: usize = 4;
 
 /// Filters a list of files or a tree. Returns `None` if it is short, or the question does not distinguish its entries.

@@ -5,7 +5,8 @@ pub fn has_phrase(text: &str, phrase: &str) -> bool {
     places(text, phrase).any(|at| !phrase.is_ascii() || !text[at + phrase.len()..].starts_with(is_word_char))
 }
 
-/// Does the same as [`has_phrase`], but the last word may be longer in the text: `error` is in "errors", and not in "terror".
+/// Returns true if a text in lower case contains a phrase whose last word may be longer in the text: `error` is in
+/// "errors", and not in "terror".
 pub fn has_word_start(text: &str, phrase: &str) -> bool {
     places(text, phrase).next().is_some()
 }

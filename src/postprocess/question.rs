@@ -9,7 +9,7 @@ use crate::text::{is_han, is_stop_word, is_weak_char, stem};
 
 /// The beginning of a question that is read, in bytes.
 const QUESTION_LIMIT: usize = 4_000;
-/// The most candidates for keywords; further ones are dropped.
+/// The maximum number of candidates for keywords; further ones are dropped.
 const MAX_CANDIDATES: usize = 24;
 /// The weight of a word that belongs to a keyword but is not the keyword: a part of an identifier, or a translation.
 const PART_WEIGHT: f64 = 0.6;

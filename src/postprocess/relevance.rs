@@ -9,7 +9,7 @@ use crate::text::{is_han, stem};
 const COMMON_SHARE: f64 = 0.5;
 /// The number of parts from which a text can have common keywords.
 const COMMON_FROM: usize = 6;
-/// The most parts of a text that is rated.
+/// The maximum number of parts of a text that is rated.
 const MAX_PARTS: usize = 50_000;
 /// The longest word that is compared, in bytes.
 const LONGEST_WORD: usize = 80;

@@ -17,9 +17,9 @@ pub trait FileLines: Send + Sync {
     async fn lines(&self, path: &str, first: usize, last: usize) -> Option<Vec<String>>;
 }
 
-/// The most matches whose surrounding lines are read.
+/// The maximum number of matches whose surrounding lines are read.
 const MAX_SURROUNDINGS: usize = 40;
-/// The most places of repeats that are shown for each text.
+/// The maximum number of places of repeats that are shown for each text.
 const MAX_REPEATS: usize = 5;
 /// The longest line around a match, in characters.
 const MAX_LINE_CHARS: usize = 200;
@@ -66,8 +66,8 @@ fn parse(body: &str) -> (Vec<SearchMatch<'_>>, usize) {
     (matches, others)
 }
 
-/// Filters the matches of a search. Returns `None` if the result holds too few, or is no list of matches. `files` are read for the
-/// lines around the matches.
+/// Filters the matches of a search. Returns `None` if the result holds too few, or is not a list of matches. `files`
+/// are read for the lines around the matches.
 pub async fn filter(
     raw: &RawResult<'_>,
     query: &FilterQuery,

@@ -27,11 +27,11 @@ const FILL_WEAK: f64 = 0.6;
 const MOST_RELEVANT: f64 = 0.9;
 /// The factor for a section that defines what the question asks for.
 const OF_DEFINITION: f64 = 1.6;
-/// The most lines of a section that is kept only as a whole. A longer one may be kept in part.
+/// The maximum number of lines of a section that is kept only as a whole. A longer one may be kept in part.
 const SHORT_SECTION: usize = 3;
 /// The longest first line of a section that stays as its heading, in characters.
 const LONGEST_HEADING: usize = 400;
-/// The most lines of a section that stay because the section before it announces them.
+/// The maximum number of lines of a section that stay because the section before it announces them.
 const LONGEST_FOLLOWER: usize = 20;
 /// The share of a neighbour's relevance that is added to a section's own.
 const OF_NEIGHBOUR: f64 = 0.25;

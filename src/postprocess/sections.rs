@@ -8,10 +8,10 @@ use regex::Regex;
 use super::lines::TextLines;
 use crate::text::pattern;
 
-/// The most lines of a part. A longer part is split at empty lines, or after this many lines.
+/// The maximum number of lines of a part. A longer part is split at empty lines, or after this many lines.
 const LONG_PART: usize = 30;
 const LONGEST_PART: usize = 60;
-/// The most lines above a definition that are searched for its comments and attributes.
+/// The maximum number of lines above a definition that are searched for its comments and attributes.
 const MAX_COMMENT: usize = 40;
 
 /// The kind of a text.
@@ -51,7 +51,7 @@ static DEFINITION: LazyLock<Regex> = LazyLock::new(|| {
 });
 
 pattern!(
-    /// A line for the C preprocessor. It begins like a comment of other languages, and is no comment.
+    /// A line for the C preprocessor. It begins like a comment of other languages, and is not a comment.
     PREPROCESSOR,
     r#"^#((include|define|undef|if|ifdef|ifndef|elif|else|endif|pragma|error|warning|import|line)\b|\s*include\s*[<"]|\s*define\s+[A-Z_]\w*)"#
 );
@@ -127,7 +127,8 @@ fn prose_sections(lines: &[&str]) -> Vec<TextSection> {
     found
 }
 
-/// Returns true if lines hold more than headings. A heading alone is no section, since it belongs to its first paragraph.
+/// Returns true if lines hold more than headings. A heading alone is not a section, since it belongs to its first
+/// paragraph.
 fn has_text(lines: &[&str], open: &[(usize, usize)], begin: usize) -> bool {
     let is_heading = |at: usize| open.iter().any(|(_, line)| *line == begin + at);
     let is_rule = |line: &str| line.chars().all(|c| "=-~^\"'".contains(c));

@@ -14,15 +14,15 @@ use super::section_filter::kind_of;
 use super::sections::{TextSection, sections};
 use crate::llm::{Embedder, EmbeddingDeadline, LlmError};
 
-/// The most texts of one request.
+/// The maximum number of texts of one request.
 const BATCH_SIZE: usize = 64;
 /// The number of parts of one line that are joined to one part.
 const LINES_TOGETHER: usize = 8;
-/// The most parts of a result; if there are more, neighbours are joined.
+/// The maximum number of parts of a result; if there are more, neighbours are joined.
 const MAX_PARTS: usize = 512;
 /// The beginning of a part that is compared, in characters.
 const LONGEST_PART: usize = 2_000;
-/// The most cached vectors, and their lifetime.
+/// The maximum number of cached vectors, and their lifetime.
 const CACHED_VECTORS: u64 = 20_000;
 const CACHED_FOR: Duration = Duration::from_secs(3_600);
 

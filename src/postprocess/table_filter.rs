@@ -10,11 +10,11 @@ use super::phrases::has_phrase;
 use super::relevance::KeywordMatcher;
 use crate::text::pattern;
 
-/// The least number of rows of a table, and the share of its lines that must have as many columns as the first.
+/// The minimum number of rows of a table, and the share of its lines that must have as many columns as the first.
 const MIN_ROWS: usize = 5;
 const REGULAR_SHARE: f64 = 0.9;
 
-/// The most lines of comments that stay above a table.
+/// The maximum number of lines of comments that stay above a table.
 const MAX_COMMENTS: usize = 40;
 
 /// Words of questions about all rows, such as their number or the largest one; with `|` between them.
@@ -99,7 +99,7 @@ pub fn is_table(raw: &RawResult<'_>) -> bool {
     separator(raw, &TextLines::of(raw.body_and_remarks().0)).is_some()
 }
 
-/// Filters a table. Returns `None` if the text is no table, or the question does not distinguish its rows.
+/// Filters a table. Returns `None` if the text is not a table, or the question does not distinguish its rows.
 pub fn filter(raw: &RawResult<'_>, query: &FilterQuery, settings: &FilterSettings) -> Option<FilterOutput> {
     let (body, remarks) = raw.body_and_remarks();
     let lines = TextLines::of(body);

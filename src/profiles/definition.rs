@@ -101,7 +101,8 @@ pub struct AgentDefinition {
     /// What its tools may read, write and run; only narrows.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub permissions: Option<AccessSettings>,
-    /// The most messages of people, with what followed each, that it is given of the conversation; absent: `agent.memory_window`.
+    /// The maximum number of messages of people, with what followed each, that it is given of the conversation; absent:
+    /// `agent.memory_window`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 1_000))]
     pub rounds: Option<u32>,

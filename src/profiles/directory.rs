@@ -434,10 +434,10 @@ mod tests {
             "agent: Agent 'nobody' not found",
             "has no description",
             "has the name poet, as ",
-            "prompt.file: \"../poet/p/poet.md\" is no file of the profile's folder",
+            "prompt.file: \"../poet/p/poet.md\" is not a file of the profile's folder",
             "prompt.file: skills/lost/no.md: no such file",
             "the name assistant is that of the default agent",
-            "tools: \"read_fil\" is no tool; the nearest is \"read_file\"",
+            "tools: \"read_fil\" is not a tool; the nearest is \"read_file\"",
         ]) {
             assert!(problem.starts_with(expected), "{problem}");
         }
@@ -523,11 +523,11 @@ mod tests {
             "agents.a.profile: Skill 'nobody' not found",
             "agents.b.prompt: ",
             "agents.c.prompt: the prompt has no name \"weather\"",
-            "agents.d.tools: \"fly\" is no tool",
+            "agents.d.tools: \"fly\" is not a tool",
             "agents.e.workspace: \"../x\" leaves the workspace",
             "agents.f.workspace: /no/such/folder: No such file",
             "agents.g.workspace: ",
-            "agents.h.permissions.read: \"a[\" is no pattern",
+            "agents.h.permissions.read: \"a[\" is not a pattern",
             "agents.\"i j\": the name of an agent",
             "agents.k.agents: Agent 'nobody' not found",
             "agents.l.branches: when = \"x in user_input\": the condition has no name \"x\"",
@@ -535,7 +535,7 @@ mod tests {
             "agents.n.agents: is for orchestrator",
             "agents.o.branches: when = \"user_input ==\": the condition is wrong: syntax error: ",
             "routes[0].agent: Agent 'nobody' not found",
-            "routes[1].channel: \"a[\" is no pattern",
+            "routes[1].channel: \"a[\" is not a pattern",
         ];
         assert_eq!(faults.len(), expected.len(), "{faults:?}");
         for (fault, expected) in faults.iter().zip(expected) {

@@ -29,7 +29,7 @@ const KNOWN: [&str; 21] = [
 ];
 
 /// The line in the file, if known, and the problem.
-pub(super) type ManifestProblem = (Option<usize>, String);
+pub(super) type ProfileFileError = (Option<usize>, String);
 
 /// The parsed content of a `skill.yaml`.
 #[derive(Debug, Default)]
@@ -44,7 +44,7 @@ pub(super) struct ProfileManifest {
     /// The other fields, which have the same meaning as in `[agents.NAME]`.
     pub settings: AgentDefinition,
     /// The fields that are not used.
-    pub warnings: Vec<ManifestProblem>,
+    pub warnings: Vec<ProfileFileError>,
 }
 
 /// The source of a profile's prompt.
@@ -63,7 +63,7 @@ impl ProfileManifest {
     ///
     /// # Errors
     /// The file is not valid YAML, a required field is missing, or a field requests something that daoyou does not support.
-    pub fn parse(bytes: &[u8]) -> Result<Self, ManifestProblem> {
+    pub fn parse(bytes: &[u8]) -> Result<Self, ProfileFileError> {
         let text = std::str::from_utf8(bytes).map_err(|_| (None, "is not valid UTF-8; save it as UTF-8".to_owned()))?;
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         let map = parse_yaml(text, MAX_ENTRY).map_err(|(line, cause)| {
@@ -132,14 +132,14 @@ pub(super) fn is_name(name: &str) -> bool {
     (1..=MAX_NAME).contains(&name.chars().count()) && name.chars().all(is_plain)
 }
 
-/// Returns a tool's own name. The tools of an MCP server are known only when it runs, so their names are accepted unchecked.
+/// Returns a tool's canonical name. The tools of an MCP server are known only when it runs, so their names are accepted unchecked.
 ///
 /// # Errors
 /// The end of a sentence that begins with the name.
-pub(super) fn own_tool_name(name: &str) -> Result<String, String> {
+pub(super) fn canonical_tool_name(name: &str) -> Result<String, String> {
     canonical_name(name).or(Some(name).filter(|name| name.contains("__"))).map(str::to_owned).ok_or_else(|| {
         let near = nearest_tool(name).map_or_else(String::new, |near| format!("; the nearest is {near:?}"));
-        format!("is no tool{near}")
+        format!("is not a tool{near}")
     })
 }
 
@@ -189,7 +189,7 @@ impl ProfileFields<'_> {
         self.map.get(key).filter(|value| !value.is_null())
     }
 
-    fn field<T: DeserializeOwned>(&self, key: &str) -> Result<Option<T>, ManifestProblem> {
+    fn field<T: DeserializeOwned>(&self, key: &str) -> Result<Option<T>, ProfileFileError> {
         let Some(value) = self.get(key) else { return Ok(None) };
         serde_json::from_value(value.clone()).map(Some).map_err(|error| {
             (
@@ -200,16 +200,16 @@ impl ProfileFields<'_> {
     }
 
     /// Returns a text on one line. A number is accepted as a text.
-    fn text(&self, key: &str) -> Result<Option<String>, ManifestProblem> {
+    fn text(&self, key: &str) -> Result<Option<String>, ProfileFileError> {
         match self.get(key) {
             None => Ok(None),
             Some(Value::String(text)) => Ok(Some(text.trim().to_owned())),
             Some(Value::Number(number)) => Ok(Some(number.to_string())),
-            Some(_) => Err((self.line(key), format!("{key} is no text"))),
+            Some(_) => Err((self.line(key), format!("{key} is not text"))),
         }
     }
 
-    fn list(&self, key: &str) -> Result<Option<Vec<String>>, ManifestProblem> {
+    fn list(&self, key: &str) -> Result<Option<Vec<String>>, ProfileFileError> {
         let Some(list) = self.field::<Vec<String>>(key)? else { return Ok(None) };
         if list.len() > MAX_ENTRIES || list.iter().any(|entry| entry.chars().count() > MAX_ENTRY) {
             let reason = format!("{key} has at most {MAX_ENTRIES} entries of {MAX_ENTRY} characters");
@@ -218,7 +218,7 @@ impl ProfileFields<'_> {
         Ok(Some(list.iter().map(|entry| entry.trim().to_owned()).collect()))
     }
 
-    fn prompt(&self) -> Result<PromptSource, ManifestProblem> {
+    fn prompt(&self) -> Result<PromptSource, ProfileFileError> {
         if let Some(Value::String(text)) = self.get("prompt") {
             return Ok(PromptSource::Inline(text.clone()));
         }
@@ -235,7 +235,7 @@ impl ProfileFields<'_> {
     }
 
     /// Refuses a field that is not empty.
-    fn refuse(&self, key: &str, reason: &str) -> Result<(), ManifestProblem> {
+    fn refuse(&self, key: &str, reason: &str) -> Result<(), ProfileFileError> {
         let is_empty = |value: &Value| match value {
             Value::Array(list) => list.is_empty(),
             Value::Object(map) => map.is_empty(),
@@ -248,10 +248,10 @@ impl ProfileFields<'_> {
     }
 
     /// Returns a warning for each field that is not used.
-    fn warnings(&self) -> Vec<ManifestProblem> {
+    fn warnings(&self) -> Vec<ProfileFileError> {
         let unknown = self.map.keys().filter(|key| !KNOWN.contains(&key.as_str())).take(MAX_ENTRIES);
         let unknown = unknown.map(|key| {
-            (self.line(key), format!("{:?} is no field of a profile; it is not used", truncate(&one_line(key), 80)))
+            (self.line(key), format!("{:?} is not a field of a profile; it is not used", truncate(&one_line(key), 80)))
         });
         let of_people = DESCRIPTIVE.iter().filter(|key| self.get(key).is_some());
         let of_people = of_people.map(|key| (self.line(key), format!("{key} is not used; say it in the prompt")));
@@ -273,7 +273,7 @@ mod tests {
             ("name: a\ndescription: d", "has no version"),
             ("name: a\nversion: 1\n", "has no description"),
             ("name: a b\nversion: 1\ndescription: d", "\"a b\" is not valid"),
-            ("name: [a]\nversion: 1\ndescription: d", "name is no text"),
+            ("name: [a]\nversion: 1\ndescription: d", "name is not text"),
             ("a: [", "is not valid YAML"),
             ("- a", "is not valid YAML"),
             (&format!("{HEAD}hooks: [x]"), "runs no hooks"),

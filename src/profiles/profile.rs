@@ -44,7 +44,7 @@ pub struct AgentProfile {
     pub orchestrator: AgentOrchestrator,
     /// The prompt; `None` for that of the assistant.
     pub prompt: Option<AgentPrompt>,
-    /// The tools that the agent may use, by their own names; `None` for all.
+    /// The tools that the agent may use, by their canonical names; `None` for all.
     pub tools: Option<Vec<String>>,
     /// The skills that the agent sees; `None` for all.
     pub skills: Option<BTreeSet<String>>,
@@ -142,7 +142,7 @@ impl AgentProfile {
 
     /// Returns true if the agent does not have this tool although its list may name it: the agent's rules could not restrict the
     /// tool, or the agent has no memory.
-    pub fn withholds(&self, tool: &str) -> bool {
+    pub fn denies_tool(&self, tool: &str) -> bool {
         let (limits_paths, limits_commands, names_commands) = match &self.access {
             Some((_, rules)) => (rules.limits_paths(), rules.limits_commands(), rules.names_commands()),
             None => (false, false, false),
@@ -166,7 +166,7 @@ impl AgentProfile {
             Some(tools) => tools.iter().map(String::as_str).collect(),
             None => TOOL_NAMES.iter().map(|(name, ..)| *name).collect(),
         };
-        let own: Vec<&str> = known.iter().copied().filter(|tool| !self.withholds(tool)).collect();
+        let own: Vec<&str> = known.iter().copied().filter(|tool| !self.denies_tool(tool)).collect();
         (self.tools.is_some() || own.len() < known.len()).then_some(own)
     }
 

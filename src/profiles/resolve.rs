@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use super::built_in::{FOREIGN_AGENT_NAMES, built_in_text};
 use super::definition::{AgentDefinition, AgentOrchestrator};
-use super::manifest::{ManifestProblem, PROFILE_FILE, ProfileManifest, PromptSource, own_tool_name};
+use super::manifest::{PROFILE_FILE, ProfileFileError, ProfileManifest, PromptSource, canonical_tool_name};
 use super::profile::{AgentProfile, DEFAULT_AGENT};
 use super::prompt::AgentPrompt;
 use super::workflow::{WORKFLOW_FILE, Workflow};
@@ -45,7 +45,7 @@ impl ProfileFiles {
         let is_plain =
             Path::new(file).components().all(|part| matches!(part, Component::Normal(_) | Component::CurDir));
         if !is_plain || file.trim().is_empty() {
-            return Err(format!("{file:?} is no file of the profile's folder"));
+            return Err(format!("{file:?} is not a file of the profile's folder"));
         }
         match self {
             Self::BuiltIn(folder) => {
@@ -74,7 +74,7 @@ pub(super) fn profiles_of(sources: &[SkillSource]) -> (Vec<FoundProfile>, Vec<Sk
                 continue;
             }
             let shown = path.display().to_string();
-            let problem = |(line, problem): ManifestProblem| SkillProblem { path: shown.clone(), line, problem };
+            let problem = |(line, problem): ProfileFileError| SkillProblem { path: shown.clone(), line, problem };
             let read = jail.read(&file.path()).map_err(|error| (None, error.to_string()));
             let manifest = match read.and_then(|content| ProfileManifest::parse(&content.bytes)) {
                 Ok(manifest) => manifest,
@@ -111,7 +111,7 @@ fn is_left_out(file: &SkillFile) -> bool {
 }
 
 /// Converts a profile to an agent. `all` are the profiles by name.
-pub(super) fn agent_of(profile: &FoundProfile, all: &ProfilesByName) -> Result<AgentProfile, ManifestProblem> {
+pub(super) fn agent_of(profile: &FoundProfile, all: &ProfilesByName) -> Result<AgentProfile, ProfileFileError> {
     let FoundProfile { manifest, source, .. } = profile;
     let prompt = prompt_of(profile, all, 0)?;
     let prompt = prompt.as_deref().map(AgentPrompt::new).transpose().map_err(|wrong| (None, wrong))?;
@@ -126,7 +126,7 @@ pub(super) fn agent_of(profile: &FoundProfile, all: &ProfilesByName) -> Result<A
 }
 
 /// Returns the steps of a profile that is a workflow or names a workflow file.
-fn workflow_of(profile: &FoundProfile) -> Result<Option<Arc<Workflow>>, ManifestProblem> {
+fn workflow_of(profile: &FoundProfile) -> Result<Option<Arc<Workflow>>, ProfileFileError> {
     let ProfileManifest { settings, workflow, .. } = &profile.manifest;
     let file = match (workflow, settings.orchestrator) {
         (Some(file), _) => file.as_str(),
@@ -139,7 +139,7 @@ fn workflow_of(profile: &FoundProfile) -> Result<Option<Arc<Workflow>>, Manifest
 }
 
 /// Returns the text of a profile's prompt; `None` for that of the assistant.
-fn prompt_of(profile: &FoundProfile, all: &ProfilesByName, depth: usize) -> Result<Option<String>, ManifestProblem> {
+fn prompt_of(profile: &FoundProfile, all: &ProfilesByName, depth: usize) -> Result<Option<String>, ProfileFileError> {
     match &profile.manifest.prompt {
         PromptSource::Inline(text) => Ok(Some(text.clone())),
         PromptSource::File(file) => {
@@ -164,11 +164,11 @@ pub(super) fn replacement_of(name: &str) -> Option<&'static str> {
     FOREIGN_AGENT_NAMES.iter().find(|(other, _)| other.eq_ignore_ascii_case(name)).map(|(_, name)| *name)
 }
 
-/// Returns the own names of tools, each once.
+/// Returns the canonical names of tools, each once.
 fn tool_names(names: &[String]) -> Result<Vec<String>, String> {
     let mut own: Vec<String> = Vec::new();
     for name in names {
-        let known = own_tool_name(name).map_err(|wrong| {
+        let known = canonical_tool_name(name).map_err(|wrong| {
             let names = TOOL_NAMES.iter().map(|(name, ..)| *name).collect::<Vec<_>>().join(", ");
             format!("{name:?} {wrong}; there are {names}")
         })?;

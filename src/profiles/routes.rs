@@ -53,7 +53,7 @@ impl AgentRoute {
     pub fn new(config: &RouteConfig, agent: Arc<AgentProfile>) -> Result<Self, (&'static str, String)> {
         let compile = |key: &'static str, pattern: &str| match Glob::new(pattern) {
             Ok(glob) => Ok(glob.compile_matcher()),
-            Err(error) => Err((key, format!("{pattern:?} is no pattern: {}", error.kind()))),
+            Err(error) => Err((key, format!("{pattern:?} is not a pattern: {}", error.kind()))),
         };
         let patterns =
             [compile("channel", &config.channel)?, compile("chat", &config.chat)?, compile("sender", &config.sender)?];

@@ -15,7 +15,7 @@ use crate::store::{Connection, StoreError};
 /// The longest range and the default range, in days.
 const MAX_DAYS: i64 = 800;
 const USUAL_DAYS: i64 = 30;
-/// The most sessions that are listed, those with the most tokens.
+/// The maximum number of sessions that are listed, those with the most tokens.
 const MAX_SESSIONS: usize = 200;
 
 /// A range of days in a time zone, including the first and the last day.
@@ -49,7 +49,7 @@ impl CostRange {
     pub fn parse(from: Option<&str>, to: Option<&str>, zone: &TimeZone, now: Timestamp) -> Result<Self, String> {
         let read = |name: &str, text: &str| {
             text.parse::<Date>()
-                .map_err(|_| format!("{name}: {:?} is no day; write it as YYYY-MM-DD", truncate(text, 40)))
+                .map_err(|_| format!("{name}: {:?} is not a day; write it as YYYY-MM-DD", truncate(text, 40)))
         };
         let today = now.to_zoned(zone.clone()).date();
         let to = to.map_or(Ok(today), |text| read("to", text))?;

@@ -15,7 +15,7 @@ use crate::store::job_runs::{self, JobRunRow};
 use crate::store::usage::Costs;
 use crate::store::{Connection, Durability, Store, StoreError};
 
-/// The most runs that a history contains.
+/// The maximum number of runs that a history contains.
 pub const HISTORY_LIMIT: u32 = 1_000;
 /// The number of past runs and of future run times in the view of one job.
 const VIEW_RUNS: u32 = 5;

@@ -15,20 +15,20 @@ use crate::memory::{
 };
 use crate::store::{Connection, Durability, StoreError, memories, memory_queries, notes, now_ms, vectors};
 
-/// The most memories in a list, and the default number.
+/// The maximum number of memories in a list, and the default number.
 const LIST_LIMIT: u32 = 1_000;
 const LIST_DEFAULT: u32 = 200;
-/// The most hits of a search, and the default number.
+/// The maximum number of hits of a search, and the default number.
 const HITS_LIMIT: u32 = 100;
 const HITS_DEFAULT: u32 = 10;
-/// The least similarity of a hit. It excludes messages that match only through neighbouring messages.
+/// The minimum similarity of a hit. It excludes messages that match only through neighbouring messages.
 const LEAST_SIMILARITY: f64 = 0.01;
-/// The number of memories that an export reads at a time, and the most that it contains.
+/// The number of memories that an export reads at a time, and the maximum that it contains.
 const PAGE: u32 = 1_000;
 const EXPORT_LIMIT: usize = 1_000_000;
-/// The most memories that one request forgets.
+/// The maximum number of memories that one request forgets.
 const FORGET_LIMIT: usize = 1_000;
-/// The most memories of one import.
+/// The maximum number of memories of one import.
 const IMPORT_LIMIT: usize = 100_000;
 
 /// A query about memories.
@@ -165,7 +165,7 @@ fn write(connection: &Connection, change: &MemoryChange, service: &MemoryService
     match change {
         MemoryChange::Add(fields) => {
             let request: EntryRequest = serde_json::from_value(fields.clone())
-                .map_err(|error| MemoryError::Wrong(format!("this is no memory: {error}")))?;
+                .map_err(|error| MemoryError::Wrong(format!("this is not a memory: {error}")))?;
             let mut new = request.plan(&settings)?;
             service.redact_secrets(&mut new);
             remembered(connection, memory::remember(connection, &new, &settings.config)?)
@@ -217,7 +217,7 @@ fn page(
 ) -> Result<Vec<MemoryEntry>, MemoryError> {
     let kind = selection.kind()?.map(MemoryKind::as_str);
     let owner = selection.owner(&settings.identities)?;
-    let rows = memory_queries::page(connection, owner.as_ref().map(memory::Owner::as_str), kind, before, limit)?;
+    let rows = memory_queries::page(connection, owner.as_ref().map(memory::MemoryOwner::as_str), kind, before, limit)?;
     Ok(rows.into_iter().filter_map(MemoryEntry::from_row).collect())
 }
 
@@ -233,7 +233,7 @@ fn show(connection: &Connection, id: i64) -> Result<Value, MemoryError> {
     Ok(shown)
 }
 
-/// Returns the most hits of a search.
+/// Returns the maximum number of hits of a search, by default [`HITS_DEFAULT`].
 fn hit_count(limit: Option<u32>) -> Result<usize, MemoryError> {
     let limit = limit.unwrap_or(HITS_DEFAULT);
     if !(1..=HITS_LIMIT).contains(&limit) {
@@ -300,7 +300,7 @@ fn import(connection: &Connection, text: &str, service: &MemoryService) -> Resul
     let now = now_ms();
     for (number, line) in (1..).zip(text.lines()).filter(|(_, line)| !line.trim().is_empty()) {
         let read = daoyou_channels::json::from_str::<ExportedMemory>(line)
-            .map_err(|error| MemoryError::Wrong(format!("this is no memory: {}", fault_of_line(&error))))
+            .map_err(|error| MemoryError::Wrong(format!("this is not a memory: {}", fault_of_line(&error))))
             .and_then(|line| Ok((line.plan(&settings.identities)?, line.created_at)));
         match read {
             Ok((entry, _)) if entry.kind == MemoryKind::Summary => summaries += 1,
@@ -360,7 +360,7 @@ fn forget(connection: &Connection, ids: &[i64]) -> Result<Value, MemoryError> {
 fn stats(connection: &Connection, settings: &MemorySettings, now: Timestamp) -> Result<Value, StoreError> {
     let counts = memory_queries::counts(connection)?;
     let entries = counts.iter().map(|count| {
-        let owner = memory::Owner::from_stored(&count.owner);
+        let owner = memory::MemoryOwner::from_stored(&count.owner);
         let owner = memory::owner_label(&owner);
         json!({ "owner": owner, "kind": count.kind, "known": count.current, "replaced": count.replaced })
     });

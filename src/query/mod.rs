@@ -7,6 +7,7 @@ pub mod cost;
 mod inspect;
 pub mod jobs;
 pub mod memories;
+pub mod open_turns;
 mod queue;
 mod rows;
 pub mod sessions;

@@ -11,7 +11,7 @@ use crate::store::inbox::MessageStatus;
 use crate::store::turn_steps::TurnStepRow;
 use crate::store::{Connection, StoreError, inbox, outbox, turn_steps};
 
-/// The most messages or deliveries of one class that one request retries.
+/// The maximum number of messages or deliveries of one class that one request retries.
 const RETRY_LIMIT: u32 = 10_000;
 
 /// Entries of the queue that can be retried, by their state.
@@ -211,7 +211,7 @@ mod tests {
     use crate::store::inbox::NewInboxRow;
     use crate::store::{Durability, Store};
 
-    /// A message that waits for an approval is no message that waits for a model.
+    /// A message that waits for an approval is not a message that waits for a model.
     #[tokio::test]
     async fn only_messages_that_wait_for_a_model_are_asked_again() {
         let (_folder, store) = Store::temporary();

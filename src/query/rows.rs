@@ -9,7 +9,7 @@ use crate::store::losses::Loss;
 use crate::store::outbox::OutboxRow;
 use crate::store::usage::{Costs, TokenCounts, UsageTotal};
 
-/// The most rows of a list.
+/// The maximum number of rows of a list.
 pub const LIST_LIMIT: u32 = 200;
 
 /// Formats milliseconds since 1970 as RFC 3339 in UTC.

@@ -13,7 +13,7 @@ use crate::bus::OutboundBody;
 use crate::chat::{ChatMessage, without_notes};
 use crate::llm::costs_in_words;
 use crate::memory::session_file::{self, SessionFile};
-use crate::memory::{self, MemoryError, MemorySettings, Owner};
+use crate::memory::{self, MemoryError, MemoryOwner, MemorySettings};
 use crate::store::checkpoints::{self, CheckpointError};
 use crate::store::inbox::{self, InboxRow};
 use crate::store::messages::{self, MessageRow, Ownership, SessionHead, SessionSummary};
@@ -31,11 +31,14 @@ const TITLE_LENGTH: usize = 60;
 
 /// The source of an imported conversation that may hold foreign content.
 const IMPORT_SOURCE: &str = "import";
-/// The most faults of an import that its error lists.
+/// The maximum number of faults of an import that its error lists.
 pub(super) const MAX_LISTED_FAULTS: usize = 20;
 
 /// Lists sessions whose keys begin with `prefix`, the most recently used first. Chats that are not in the history yet come before
 /// them.
+///
+/// # Errors
+/// The sessions or their usage cannot be read from the store.
 pub fn list(connection: &Connection, prefix: &str) -> Result<Value, StoreError> {
     let rows = messages::list_of(connection, prefix, LIST_LIMIT)?;
     let running: BTreeMap<String, i64> =
@@ -158,7 +161,7 @@ pub(super) fn show(connection: &Connection, key: &str) -> Result<Option<Value>, 
     let ownership = ownership::of_session(connection, key)?;
     Ok(Some(json!({
         "session": key,
-        "owner": ownership.owner.map(|owner| memory::owner_label(&Owner::from_stored(&owner)).to_owned()),
+        "owner": ownership.owner.map(|owner| memory::owner_label(&MemoryOwner::from_stored(&owner)).to_owned()),
         "shared": ownership.is_shared,
         "tainted": !approvals::taint_of_epoch(connection, key, head.epoch)?.is_empty(),
         "epoch": head.epoch,
@@ -345,7 +348,7 @@ pub fn search(
             "session": line.session,
             "seq": line.seq,
             "role": line.role,
-            "owner": memory::owner_label(&Owner::from_stored(&line.owner)),
+            "owner": memory::owner_label(&MemoryOwner::from_stored(&line.owner)),
             "at": timestamp(line.at),
             "text": line.excerpt,
         })
@@ -424,6 +427,10 @@ pub fn export_lines(session: &Value) -> Vec<Value> {
 }
 
 /// Imports a conversation as a new session, completely or not at all.
+///
+/// # Errors
+/// The text is not an export; no key or an invalid one is given; the session exists; the owner is unknown; or the store
+/// cannot be written.
 pub fn import(
     connection: &Connection,
     text: &str,
@@ -441,9 +448,9 @@ pub fn import(
     let keeps_key = owner.is_none() && conversation.key.as_deref() == Some(session);
     let is_shared = keeps_key && conversation.is_shared;
     let owner = match owner.or(conversation.owner.as_deref().filter(|_| keeps_key)) {
-        Some(stranger) if keeps_key && stranger.starts_with("stranger:") => Owner::from_stored(stranger),
+        Some(owner) if keeps_key && owner.starts_with("stranger:") => MemoryOwner::from_stored(owner),
         Some(owner) => memory::parse_owner(owner, &settings.identities).map_err(MemoryError::Wrong)?,
-        None => Owner::gateway(),
+        None => MemoryOwner::gateway(),
     };
     let ownership = Ownership { owner: Some(owner.as_str().to_owned()), is_shared };
     let begun = session_import::begin(connection, session, &ownership, &messages);

@@ -11,7 +11,7 @@ use crate::live::LivePart;
 use crate::llm::Models;
 use crate::store::{Store, messages};
 
-/// The most sessions that a terminal completes.
+/// The maximum number of sessions that a terminal completes.
 const SESSIONS: u32 = 200;
 
 /// The model of a conversation, and the names that a terminal completes.

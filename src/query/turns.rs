@@ -119,6 +119,9 @@ pub(super) fn restore(connection: &Connection, id: &str) -> Result<Value, Checkp
 }
 
 /// Returns the response to a completed restore.
+///
+/// # Errors
+/// The session cannot be read from the store.
 pub fn restored(connection: &Connection, turn: Uuid, session: &str) -> Result<Value, StoreError> {
     let head = messages::session(connection, session)?;
     let messages = head.next_seq - head.first_seq;

@@ -22,7 +22,7 @@ pub struct Lanes {
     alone: Option<SessionKey>,
 }
 
-/// The most sessions, and the most sub-agents, that run in parallel.
+/// The maximum number of sessions, and the maximum number of sub-agents, that run in parallel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConcurrencyLimits {
     pub turns: usize,
@@ -120,8 +120,9 @@ impl Lanes {
         if is_sub_agents(session) { &mut self.ready_sub_agents } else { &mut self.ready }
     }
 
-    /// Allows other turns again beside a session that ran alone and has made progress.
-    pub fn proven(&mut self, session: &SessionKey) {
+    /// Ends the isolation of `session`, because its turn has made progress; other sessions may run again. Does nothing
+    /// for another session.
+    pub fn end_isolation(&mut self, session: &SessionKey) {
         if self.alone.as_ref() == Some(session) {
             self.alone = None;
         }
@@ -130,7 +131,7 @@ impl Lanes {
     /// Records the end of a session's turn. With `more` messages, the session goes to the end of the queue, so that it does not
     /// delay others.
     pub fn ended(&mut self, session: &SessionKey, more: bool) {
-        self.proven(session);
+        self.end_isolation(session);
         let again = self.running.remove(session);
         if again.is_some() {
             self.sub_agents -= usize::from(is_sub_agents(session));
@@ -212,14 +213,14 @@ mod tests {
     }
 
     #[test]
-    fn suspects_run_alone_until_proven() {
+    fn suspects_run_alone_until_they_progress() {
         let mut lanes = lanes_of(8, None);
         lanes.wake(key("good"));
         lanes.wake(key("bad"));
         lanes.suspect(key("bad"));
         assert_eq!(lanes.take_next(), Some((key("bad"), Isolation::Alone)));
         assert_eq!(lanes.take_next(), None);
-        lanes.proven(&key("bad"));
+        lanes.end_isolation(&key("bad"));
         assert_eq!(lanes.take_next(), Some((key("good"), Isolation::Shared)));
         lanes.ended(&key("bad"), false);
         assert_eq!(lanes.take_next(), None);

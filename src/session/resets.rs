@@ -1,6 +1,6 @@
 //! `[agent.session]`: which senders share a conversation in a group chat, and when a conversation starts over automatically.
 
-use daoyou_channels::settings::Span;
+use daoyou_channels::settings::HumanDuration;
 use jiff::civil::{Date, Time};
 use jiff::tz::TimeZone;
 use jiff::{Timestamp, ToSpan};
@@ -11,7 +11,7 @@ use uuid::Uuid;
 use crate::store::messages::{self, LastUse};
 use crate::store::{Connection, StoreError};
 
-/// The most days to search back for the last reset time: some time zones once skipped a day.
+/// The maximum number of days to search back for the last reset time: some time zones once skipped a day.
 const DAYS: u32 = 3;
 
 /// What one conversation is.
@@ -33,7 +33,7 @@ pub struct SessionConfig {
     pub scope: SessionScope,
     /// After so long without a message the next one begins a new conversation; absent is never.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub idle_reset: Option<Span>,
+    pub idle_reset: Option<HumanDuration>,
     /// The first message after this time of each day, `HH:MM` by agent.timezone, begins a new conversation; empty is never.
     pub daily_reset: String,
 }
@@ -51,7 +51,7 @@ impl SessionConfig {
     /// # Errors
     /// A description of the invalid times.
     pub fn resets(&self) -> Result<Resets, String> {
-        Ok(Resets { idle: self.idle_reset.map(|Span(idle)| idle), daily: time_of_day(&self.daily_reset)? })
+        Ok(Resets { idle: self.idle_reset.map(|HumanDuration(idle)| idle), daily: time_of_day(&self.daily_reset)? })
     }
 }
 
@@ -126,7 +126,7 @@ fn time_of_day(text: &str) -> Result<Option<Time>, String> {
         let (hour, minute) = Some((hour, minute)).filter(|(hour, minute)| digits(hour) && digits(minute))?;
         Time::new(hour.parse().ok()?, minute.parse().ok()?, 0, 0).ok()
     };
-    read().map(Some).ok_or_else(|| format!("{text:?} is no time of a day"))
+    read().map(Some).ok_or_else(|| format!("{text:?} is not a time of a day"))
 }
 
 #[cfg(test)]

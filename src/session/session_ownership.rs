@@ -1,16 +1,19 @@
 //! Tracks the writers of a session, which decide whose memory the session uses.
 
-use crate::memory::{Identities, Owner};
+use crate::memory::{Identities, MemoryOwner};
 use crate::origin::{TurnCause, TurnOrigin};
 use crate::store::inbox::InboxRow;
 use crate::store::messages::{Ownership, SessionHead};
 use crate::store::{Connection, StoreError, ownership, session_memory};
 
-/// The most turns of a log that are searched for their writers.
+/// The maximum number of turns of a log that are searched for their writers.
 const MAX_SEARCHED: u32 = 20_000;
 
 /// Records the writer of a turn in its first commit, so that a shared session is known as shared before the turn gets its context.
 /// `ownership` is that of the session before the turn.
+///
+/// # Errors
+/// The writers or the owner of the session cannot be read or written.
 pub fn begin(
     connection: &Connection,
     (session, ownership): (&str, Ownership),
@@ -30,7 +33,7 @@ pub fn begin(
     if is_shared && ownership::identities_digest(connection, session)?.as_ref() == Some(&digest) {
         return Ok(());
     }
-    let is_known_as = !is_shared && identities.current_owner(&Owner::from_stored(&owner)) == writer;
+    let is_known_as = !is_shared && identities.current_owner(&MemoryOwner::from_stored(&owner)) == writer;
     if is_known_as || is_only_writer(connection, session, identities, (last, &writer))? {
         let owner = Some(writer.as_str().to_owned());
         return ownership::set(connection, session, &Ownership { owner, is_shared: false });
@@ -39,12 +42,13 @@ pub fn begin(
     ownership::set_identities_digest(connection, session, &digest)
 }
 
-/// Does the same as [`begin`] for a session without an owner.
+/// Records the writers of the messages of a session without an owner, then `writer`. If no person has written in it
+/// yet, records nothing.
 fn begin_unowned(
     connection: &Connection,
     session: &str,
     identities: &Identities,
-    writer: &Owner,
+    writer: &MemoryOwner,
 ) -> Result<(), StoreError> {
     // The messages may be older than the records of session owners.
     for row in ownership::writers(connection, session)?.iter().filter(|row| is_written(row)) {
@@ -62,7 +66,7 @@ fn is_only_writer(
     connection: &Connection,
     session: &str,
     identities: &Identities,
-    (last, writer): (&InboxRow, &Owner),
+    (last, writer): (&InboxRow, &MemoryOwner),
 ) -> Result<bool, StoreError> {
     let Some(rows) = ownership::all_writers(connection, session, MAX_SEARCHED)? else { return Ok(false) };
     let mut others = rows.iter().filter(|row| row.turn != last.turn && is_written(row)).peekable();
@@ -85,7 +89,7 @@ pub fn is_conversation(row: &InboxRow) -> bool {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SessionMemoryUpdate {
     /// The writer, who becomes the owner if the session has none.
-    pub writer: Owner,
+    pub writer: MemoryOwner,
     /// The number of unsummarised messages from which on a summary is due; `None` means never.
     pub consolidate_at: Option<u32>,
 }
@@ -93,6 +97,9 @@ pub struct SessionMemoryUpdate {
 impl SessionMemoryUpdate {
     /// Writes the update after the turn's messages, given the session's `head`. `is_context_full` means that the history filled its
     /// window, or nearly, or had to be compacted.
+    ///
+    /// # Errors
+    /// The owner or the state of consolidation cannot be read or written.
     pub fn write(
         &self,
         connection: &Connection,

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant, SystemTime};
 use parking_lot::Mutex;
 
 use super::discovery::{FILE_NAMES, SkillFile, SkillSource, SkillsConfig, SourceScan, reason_of};
-use super::frontmatter::{ManifestFault, SkillManifest, parse_manifest};
+use super::frontmatter::{SkillManifest, SkillManifestError, parse_manifest};
 use super::install::{FileDigests, FolderListing, PinsByFolder, SkillPins, differences};
 use super::requirements::{ProgramSearch, SkillHost};
 use super::skill::{ShadowedSkill, Skill, SkillList, SkillLocation, SkillProblem};
@@ -22,7 +22,7 @@ const MAX_AGE: Duration = Duration::from_millis(10);
 /// For how long they use it while the scanned folders and files are unchanged. A program may have been installed since, and file
 /// systems with coarse times do not show every change.
 const UNCHANGED_MAX_AGE: Duration = Duration::from_secs(1);
-/// The most folders and files whose versions a turn compares instead of a scan.
+/// The maximum number of folders and files whose versions a turn compares instead of a scan.
 const MAX_COMPARED: usize = 64;
 /// A folder that changed so shortly before a scan may have changed again during it, at the same time of its file system.
 const CLOCK_TICK: Duration = Duration::from_millis(50);
@@ -51,7 +51,7 @@ pub const BUILT_IN_SKILLS: &[BuiltInSkill] = &[
 pub type BuiltInSkill = (&'static str, &'static str);
 
 /// The parsed content of a file, or why it is not a skill.
-type ParsedSkill = Result<Arc<SkillManifest>, ManifestFault>;
+type ParsedSkill = Result<Arc<SkillManifest>, SkillManifestError>;
 
 /// The parsed files, by their paths.
 type ParsedFiles = HashMap<PathBuf, (FileVersion, ParsedSkill)>;
@@ -242,7 +242,7 @@ impl SkillCatalog {
         state.scanned = if is_comparable { ScannedVersions::of(folders, &parsed, time) } else { None };
         let unknown = self.disabled.iter().filter(|name| is_complete && !used.contains_key(*name));
         let problem =
-            |name: &String| SkillProblem::new("skills.disabled", format!("names {name:?}, which is no skill"));
+            |name: &String| SkillProblem::new("skills.disabled", format!("names {name:?}, which is not a skill"));
         list.problems.extend(unknown.map(problem));
         (state.parsed, state.pins) = (parsed, pins);
         if *state.list != list {
@@ -330,9 +330,9 @@ impl CatalogScan<'_> {
                     Ok(content) => parse_manifest(&content.bytes, &file.folder_name(jail)).map(Arc::new),
                     // The error may be temporary, so the result is not stored.
                     Err(error @ (JailError::Io { .. } | JailError::Missing(_))) => {
-                        return Err(ManifestFault::new(None, reason_of(&error)));
+                        return Err(SkillManifestError::new(None, reason_of(&error)));
                     }
-                    Err(error) => Err(ManifestFault::new(None, reason_of(&error))),
+                    Err(error) => Err(SkillManifestError::new(None, reason_of(&error))),
                 }
             }
         };

@@ -39,7 +39,7 @@ pub struct SkillsConfig {
     pub built_in: bool,
     /// The names of skills that are not used.
     pub disabled: Vec<String>,
-    /// The most tokens of the list of skills in the system prompt, estimated.
+    /// The maximum number of tokens of the list of skills in the system prompt, estimated.
     #[schemars(range(max = 100_000))]
     #[default = 2_000]
     pub prompt_tokens: u32,

@@ -50,18 +50,18 @@ pub struct SkillManifest {
     pub requirements: SkillRequirements,
     pub install_hints: Vec<InstallHint>,
     /// Faults that do not prevent the use of the skill.
-    pub warnings: Vec<ManifestFault>,
+    pub warnings: Vec<SkillManifestError>,
 }
 
 /// The reason why a `SKILL.md`, or a part of it, cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ManifestFault {
+pub struct SkillManifestError {
     /// The line number, starting from 1.
     pub line: Option<usize>,
     pub reason: String,
 }
 
-impl ManifestFault {
+impl SkillManifestError {
     pub(super) fn new(line: impl Into<Option<usize>>, reason: impl Into<String>) -> Self {
         Self { line: line.into(), reason: reason.into() }
     }
@@ -95,14 +95,14 @@ struct FrontMatter {
 
 impl FrontMatter {
     /// Reads fields of which at least one has an unexpected type. Such a field is left out with a warning.
-    fn from_values(mut fields: Map<String, Value>, head: &str, warnings: &mut Vec<ManifestFault>) -> Self {
+    fn from_values(mut fields: Map<String, Value>, head: &str, warnings: &mut Vec<SkillManifestError>) -> Self {
         for key in ["name", "description", "version", "license", "compatibility"] {
             match fields.get_mut(key) {
                 Some(scalar @ (Value::Bool(_) | Value::Number(_))) => *scalar = scalar.to_string().into(),
                 Some(other @ (Value::Array(_) | Value::Object(_))) => {
                     *other = Value::Null;
-                    let reason = format!("`{key}` is not read, since it is no text; write it as `{key}: TEXT`");
-                    warnings.push(ManifestFault::new(line_of(head, key), reason));
+                    let reason = format!("`{key}` is not read, since it is not text; write it as `{key}: TEXT`");
+                    warnings.push(SkillManifestError::new(line_of(head, key), reason));
                 }
                 _ => {}
             }
@@ -122,13 +122,13 @@ impl FrontMatter {
 ///
 /// # Errors
 /// The file is not UTF-8.
-pub(super) fn decode(bytes: &[u8]) -> Result<&str, ManifestFault> {
+pub(super) fn decode(bytes: &[u8]) -> Result<&str, SkillManifestError> {
     if bytes.starts_with(&[0xff, 0xfe]) || bytes.starts_with(&[0xfe, 0xff]) {
-        return Err(ManifestFault::new(1, "is UTF-16; save it as UTF-8"));
+        return Err(SkillManifestError::new(1, "is UTF-16; save it as UTF-8"));
     }
     let text = std::str::from_utf8(bytes).map_err(|error| {
         let line = 1 + bytes[..error.valid_up_to()].iter().filter(|byte| **byte == b'\n').count();
-        ManifestFault::new(line, "is not valid UTF-8; save it as UTF-8")
+        SkillManifestError::new(line, "is not valid UTF-8; save it as UTF-8")
     })?;
     Ok(text.strip_prefix('\u{feff}').unwrap_or(text))
 }
@@ -137,7 +137,7 @@ pub(super) fn decode(bytes: &[u8]) -> Result<&str, ManifestFault> {
 ///
 /// # Errors
 /// The front matter has no end, or is too long.
-pub(super) fn split(text: &str) -> Result<SkillText<'_>, ManifestFault> {
+pub(super) fn split(text: &str) -> Result<SkillText<'_>, SkillManifestError> {
     // In existing skills, empty lines and comments may precede the front matter.
     let blank = lines_above(text).map(str::len).sum::<usize>();
     let mut lines = text[blank..].split_inclusive('\n');
@@ -150,13 +150,13 @@ pub(super) fn split(text: &str) -> Result<SkillText<'_>, ManifestFault> {
     for line in lines {
         if matches!(line.trim_end(), "---" | "...") {
             if end - start > MAX_HEAD {
-                return Err(ManifestFault::new(1, format!("the front matter is longer than {MAX_HEAD} bytes")));
+                return Err(SkillManifestError::new(1, format!("the front matter is longer than {MAX_HEAD} bytes")));
             }
             return Ok(SkillText { head: Some(&text[start..end]), body: &text[end + line.len()..] });
         }
         end += line.len();
     }
-    Err(ManifestFault::new(1, "the front matter has no end; write a line `---` after its last field"))
+    Err(SkillManifestError::new(1, "the front matter has no end; write a line `---` after its last field"))
 }
 
 /// Returns the leading empty lines and HTML comments of a text. Each comment must be on one line.
@@ -171,17 +171,17 @@ fn lines_above(text: &str) -> impl Iterator<Item = &str> {
 ///
 /// # Errors
 /// The name or the description is missing, or the name is not valid.
-pub fn parse_manifest(bytes: &[u8], folder: &str) -> Result<SkillManifest, ManifestFault> {
+pub fn parse_manifest(bytes: &[u8], folder: &str) -> Result<SkillManifest, SkillManifestError> {
     let text = decode(bytes)?;
     let above = lines_above(text).count();
-    let in_file = |fault: ManifestFault| ManifestFault { line: fault.line.map(|line| line + above), ..fault };
+    let in_file = |fault: SkillManifestError| SkillManifestError { line: fault.line.map(|line| line + above), ..fault };
     let mut manifest = parse_text(text, folder).map_err(in_file)?;
     manifest.warnings = manifest.warnings.into_iter().map(in_file).collect();
     Ok(manifest)
 }
 
 /// Parses a text like [`parse_manifest`], but counts lines from the first one that is neither empty nor a comment.
-fn parse_text(text: &str, folder: &str) -> Result<SkillManifest, ManifestFault> {
+fn parse_text(text: &str, folder: &str) -> Result<SkillManifest, SkillManifestError> {
     let SkillText { head, body } = split(text)?;
     let mut manifest = SkillManifest::default();
     if let Some(fault) = head.and_then(repeated_field) {
@@ -191,7 +191,7 @@ fn parse_text(text: &str, folder: &str) -> Result<SkillManifest, ManifestFault> 
         Some(head) => read_fields(head, &mut manifest.warnings)?,
         None if !body.lines().any(is_heading) => {
             let reason = "has no front matter; begin it with `---`, `name: …`, `description: …`, `---`";
-            return Err(ManifestFault::new(1, reason));
+            return Err(SkillManifestError::new(1, reason));
         }
         None => FrontMatter::default(),
     };
@@ -200,7 +200,7 @@ fn parse_text(text: &str, folder: &str) -> Result<SkillManifest, ManifestFault> 
     let description = fields.description.as_deref().map(one_line).filter(|text| !text.is_empty());
     let description = description.or_else(|| first_paragraph(body)).ok_or_else(|| {
         let line = line_of(head.unwrap_or_default(), "description").unwrap_or(1);
-        ManifestFault::new(line, "has no description; add `description: what the skill does, and when to use it`")
+        SkillManifestError::new(line, "has no description; add `description: what the skill does, and when to use it`")
     })?;
     manifest.description_length = fields.description.as_deref().map_or(0, |text| text.trim().chars().count());
     manifest.description = truncate(&description, MAX_DESCRIPTION);
@@ -217,7 +217,7 @@ fn parse_text(text: &str, folder: &str) -> Result<SkillManifest, ManifestFault> 
     };
     if manifest.allowed_tools.is_empty() && !is_blank {
         let line = line_of(head.unwrap_or_default(), "allowed-tools").unwrap_or(1);
-        return Err(ManifestFault::new(
+        return Err(SkillManifestError::new(
             line,
             "`allowed-tools` is not understood; write it as `allowed-tools: Read Grep`",
         ));
@@ -240,7 +240,7 @@ fn parse_text(text: &str, folder: &str) -> Result<SkillManifest, ManifestFault> 
 fn add_metadata(fields: &FrontMatter, head: &str, manifest: &mut SkillManifest) -> bool {
     let (metadata, fault) = parse_metadata(&fields.metadata);
     if let Some(reason) = fault {
-        manifest.warnings.push(ManifestFault::new(line_of(head, "metadata"), reason));
+        manifest.warnings.push(SkillManifestError::new(line_of(head, "metadata"), reason));
     }
     let places: Vec<&Map<String, Value>> =
         std::iter::once(&metadata).chain(metadata.values().filter_map(Value::as_object)).collect();
@@ -249,7 +249,7 @@ fn add_metadata(fields: &FrontMatter, head: &str, manifest: &mut SkillManifest) 
         add_requirements(requires, &mut manifest.requirements);
         if requires.is_array() || requires.is_string() {
             let reason = "`requires` is not read; write it as `requires: {bins: [git], env: [TOKEN]}`";
-            manifest.warnings.push(ManifestFault::new(line_of(head, "requires"), reason));
+            manifest.warnings.push(SkillManifestError::new(line_of(head, "requires"), reason));
         }
     }
     for os in in_metadata("os") {
@@ -262,7 +262,7 @@ fn add_metadata(fields: &FrontMatter, head: &str, manifest: &mut SkillManifest) 
 
 /// Parses the YAML. Invalid YAML, often because of an unquoted colon in a description, is parsed again with quotes added. If that
 /// fails as well, the name and the description are read line by line.
-fn read_fields(head: &str, warnings: &mut Vec<ManifestFault>) -> Result<FrontMatter, ManifestFault> {
+fn read_fields(head: &str, warnings: &mut Vec<SkillManifestError>) -> Result<FrontMatter, SkillManifestError> {
     if head.trim().is_empty() {
         return Ok(FrontMatter::default());
     }
@@ -286,7 +286,7 @@ fn read_fields(head: &str, warnings: &mut Vec<ManifestFault>) -> Result<FrontMat
     if let Ok(fields) = serde_saphyr::from_str_with_options::<FrontMatter>(&format!("\n{}", quoted(head)), options) {
         let reason =
             format!("the front matter is not valid YAML, so its texts are read as they stand; quote them: {cause}");
-        warnings.push(ManifestFault::new(line, reason));
+        warnings.push(SkillManifestError::new(line, reason));
         return Ok(fields);
     }
     let fields = FrontMatter {
@@ -296,12 +296,12 @@ fn read_fields(head: &str, warnings: &mut Vec<ManifestFault>) -> Result<FrontMat
         ..FrontMatter::default()
     };
     if fields.description.is_none() {
-        return Err(ManifestFault::new(line, format!("the front matter is not valid YAML: {cause}")));
+        return Err(SkillManifestError::new(line, format!("the front matter is not valid YAML: {cause}")));
     }
     let reason = format!(
         "the front matter is not valid YAML, so only name, description and allowed-tools are read; quote the text: {cause}"
     );
-    warnings.push(ManifestFault::new(line, reason));
+    warnings.push(SkillManifestError::new(line, reason));
     Ok(fields)
 }
 
@@ -339,11 +339,11 @@ fn after_key<'a>(line: &'a str, key: &str) -> Option<&'a str> {
 }
 
 /// Returns the fault of a field that decides what the skill is, and that is written twice: programs differ in which one they read.
-fn repeated_field(head: &str) -> Option<ManifestFault> {
+fn repeated_field(head: &str) -> Option<SkillManifestError> {
     ["name", "description", "allowed-tools"].into_iter().find_map(|key| {
         let mut lines = head.lines().enumerate().filter(|(_, line)| after_key(line, key).is_some());
         let (at, _) = lines.nth(1)?;
-        Some(ManifestFault::new(at + 2, format!("has a second `{key}`; keep one of them")))
+        Some(SkillManifestError::new(at + 2, format!("has a second `{key}`; keep one of them")))
     })
 }
 
@@ -358,8 +358,8 @@ fn valid_name(
     name: Option<&str>,
     folder: &str,
     head: &str,
-    warnings: &mut Vec<ManifestFault>,
-) -> Result<String, ManifestFault> {
+    warnings: &mut Vec<SkillManifestError>,
+) -> Result<String, SkillManifestError> {
     let written = name.unwrap_or(folder);
     let is_allowed = |c: char| c.is_alphanumeric() && !BLANK_LETTERS.contains(&c) || matches!(c, '-' | '_');
     if (1..=MAX_NAME).contains(&written.chars().count()) && written.chars().all(is_allowed) {
@@ -373,9 +373,9 @@ fn valid_name(
     let line = line_of(head, "name").unwrap_or(1);
     if !(1..=MAX_NAME).contains(&slug.chars().count()) {
         let right = if slug.is_empty() { "my-skill" } else { slug.get(..20).unwrap_or("my-skill") };
-        return Err(ManifestFault::new(line, format!("{owner} {shown:?} is not valid: {rule}, such as {right}")));
+        return Err(SkillManifestError::new(line, format!("{owner} {shown:?} is not valid: {rule}, such as {right}")));
     }
-    warnings.push(ManifestFault::new(line, format!("{owner} {shown:?} is read as {slug}: {rule}")));
+    warnings.push(SkillManifestError::new(line, format!("{owner} {shown:?} is read as {slug}: {rule}")));
     Ok(slug)
 }
 

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::frontmatter::*;
 
-fn parse(text: &str) -> Result<SkillManifest, ManifestFault> {
+fn parse(text: &str) -> Result<SkillManifest, SkillManifestError> {
     parse_manifest(text.as_bytes(), "folder")
 }
 

@@ -19,7 +19,7 @@ mod tools;
 
 pub use catalog::{BUILT_IN_SKILLS, BuiltInSkill, SkillCatalog, problems_of_all};
 pub use discovery::{INSTALL_FOLDER, SkillFile, SkillSource, SkillsConfig, SourceScan};
-pub use frontmatter::{ManifestFault, SkillManifest, parse_manifest};
+pub use frontmatter::{SkillManifest, SkillManifestError, parse_manifest};
 pub use install::{
     InstalledSkills, ReviewedFileKind, SkillCandidate, SkillPackage, SkillPins, SkillReview, check_skills,
 };

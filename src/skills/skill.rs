@@ -8,7 +8,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::discovery::SkillSource;
-use super::frontmatter::{ManifestFault, SkillManifest};
+use super::frontmatter::{SkillManifest, SkillManifestError};
 
 /// A skill that was found.
 #[derive(Clone, Debug, PartialEq)]
@@ -83,7 +83,7 @@ impl SkillProblem {
         Self { path: path.into(), line: None, problem: problem.into() }
     }
 
-    pub(super) fn of_fault(path: impl Into<String>, fault: &ManifestFault) -> Self {
+    pub(super) fn of_fault(path: impl Into<String>, fault: &SkillManifestError) -> Self {
         Self { line: fault.line, ..Self::new(path, fault.reason.clone()) }
     }
 }

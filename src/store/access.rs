@@ -8,15 +8,16 @@ use super::sql::{
 };
 use super::{StoreError, now_ms};
 
-/// The most named tokens.
+/// The maximum number of named tokens.
 pub const MAX_TOKENS: usize = 200;
-/// The most logins with the token of the gateway, and with each named token. A new login beyond this number ends the least recently
-/// used login of the same token, so that the holder of one token cannot end the logins of others.
+/// The maximum number of logins with the token of the gateway, and with each named token. A new login beyond this
+/// number ends the least recently used login of the same token, so that the holder of one token cannot end the logins
+/// of others.
 const MAX_LOGINS: u32 = 100;
 const MAX_NAMED_LOGINS: u32 = 20;
 /// The time without use after which a login ends, in milliseconds.
 pub const LOGIN_IDLE_MS: i64 = 30 * 24 * 60 * 60 * 1_000;
-/// The least size for which an upload counts, in bytes.
+/// The minimum size for which an upload counts, in bytes.
 const MIN_FILE_BYTES: i64 = 64 << 10;
 /// The precision of the stored time of a token's or a login's last use, in milliseconds.
 const USE_MS: i64 = 60 * 60 * 1_000;

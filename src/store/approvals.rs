@@ -9,7 +9,7 @@ use uuid::Uuid;
 use super::sql::{execute, find_row, find_rows, read_uuid, select, select_one, select_value, stored_row};
 use super::{StoreError, messages, now_ms};
 
-/// The most sources that are stored for one conversation.
+/// The maximum number of sources that are stored for one conversation.
 const MAX_SOURCES: usize = 50;
 /// The number of characters in the code that people type.
 const CODE_LENGTH: usize = 10;
@@ -120,9 +120,9 @@ pub fn count_by_state(connection: &Connection) -> Result<Vec<(String, u64)>, Sto
 pub struct PendingCounts {
     pub all: usize,
     /// Of turns that untrusted senders started.
-    pub of_strangers: usize,
+    pub of_untrusted: usize,
     /// Of these, of one channel, or of one sender there.
-    pub of_stranger: usize,
+    pub of_untrusted_sender: usize,
 }
 
 /// Counts the pending requests; `sender` is `None` for all untrusted senders of the channel.
@@ -137,7 +137,7 @@ pub fn count_pending_by(
                        AND i.channel = ?1 AND i.sender = ifnull(?2, i.sender)) THEN 1 END)
                FROM approvals a WHERE a.state = 'pending'";
     select_one(connection, sql, params![channel, sender], |row| {
-        Ok(PendingCounts { all: row.get(0)?, of_strangers: row.get(1)?, of_stranger: row.get(2)? })
+        Ok(PendingCounts { all: row.get(0)?, of_untrusted: row.get(1)?, of_untrusted_sender: row.get(2)? })
     })
 }
 
@@ -174,12 +174,12 @@ pub fn grant(connection: &Connection, row: &ApprovalRow) -> Result<(), StoreErro
 }
 
 /// Returns true if the owner approved this tool for the current conversation of a session; for an untrusted sender only if the approved
-/// call was one of this `stranger` (channel and sender). The request of a plan names several tools.
+/// call was one of `of_sender` (channel and sender). The request of a plan names several tools.
 pub fn is_granted(
     connection: &Connection,
     session: &str,
     tool: &str,
-    stranger: Option<(&str, &str)>,
+    of_sender: Option<(&str, &str)>,
 ) -> Result<bool, StoreError> {
     let epoch = messages::session(connection, session)?.epoch;
     let sql =
@@ -187,7 +187,7 @@ pub fn is_granted(
                    AND instr(', ' || tool || ', ', ', ' || ?3 || ', ')
                    AND (?4 IS NULL OR EXISTS (SELECT 1 FROM inbox i WHERE i.turn = a.turn AND i.channel = ?4 AND i.sender = ?5
                                               AND i.trust = 'untrusted')))";
-    let (channel, sender) = stranger.unzip();
+    let (channel, sender) = of_sender.unzip();
     select_value(connection, sql, params![session, epoch, tool, channel, sender])
 }
 

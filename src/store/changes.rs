@@ -7,7 +7,7 @@ use super::StoreError;
 use super::inbox::OPEN;
 use super::sql::{select, select_one};
 
-/// The most sessions that one call returns.
+/// The maximum number of sessions that one call returns.
 const MAX_SESSIONS: u32 = 50;
 
 /// Numbers for each area that change when the area changes.

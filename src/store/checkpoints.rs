@@ -13,19 +13,19 @@ use super::sql::{
 };
 use super::{StoreError, approvals, memories, messages, now_ms, ownership, turn_steps};
 
-/// The most messages that are copied, the newest ones: many times as many as fit into a request.
+/// The maximum number of messages that are copied, the newest ones: many times as many as fit into a request.
 const MAX_COPIED: i64 = 10_000;
 
 /// The number of newest messages in which the last checkpoints of a session are searched.
 const LOOK_BACK: i64 = 5_000;
 
-/// The least number of copied messages that prompts contain literally although the summary covers them.
+/// The minimum number of copied messages that prompts contain literally although the summary covers them.
 const MIN_LITERAL: i64 = 8;
 
 /// The fewest characters of an id that identify it.
 const MIN_ID_CHARS: usize = 4;
 
-/// The most checkpoint names of a session; the oldest names are removed.
+/// The maximum number of checkpoint names of a session; the oldest names are removed.
 const MAX_NAMES: u32 = 100;
 
 /// A conversation as it was right after a turn.
@@ -116,6 +116,9 @@ pub fn separate_store_errors<T>(result: Result<T, CheckpointError>) -> Result<Re
 }
 
 /// Returns the turn whose id, or the id of one of its messages, starts with `id`.
+///
+/// # Errors
+/// `id` is not the beginning of an id, or fits no turn or several turns; or the store cannot be read.
 pub fn find_turn(connection: &Connection, id: &str) -> Result<Uuid, CheckpointError> {
     let found = turns(
         connection,
@@ -127,6 +130,9 @@ pub fn find_turn(connection: &Connection, id: &str) -> Result<Uuid, CheckpointEr
 }
 
 /// Returns the turn of this session that `wanted` identifies: a checkpoint's name, a turn's id, or the beginning of an id.
+///
+/// # Errors
+/// `wanted` fits no turn of the session, or several turns; or the store cannot be read.
 pub fn find_turn_in_session(connection: &Connection, session: &str, wanted: &str) -> Result<Uuid, CheckpointError> {
     let named = "SELECT turn FROM checkpoint_names WHERE session = ? AND name = ?";
     if let [turn] = turns(connection, named, &[&session, &wanted])?.as_slice() {
@@ -143,6 +149,9 @@ pub fn find_turn_in_session(connection: &Connection, session: &str, wanted: &str
 }
 
 /// Returns the checkpoint right after a turn.
+///
+/// # Errors
+/// [`CheckpointError::Unknown`] if there is no such turn; or those of [`find`].
 pub fn of_turn(connection: &Connection, turn: Uuid) -> Result<Checkpoint, CheckpointError> {
     let rows = inbox::of_turn(connection, turn)?;
     let session =
@@ -152,6 +161,9 @@ pub fn of_turn(connection: &Connection, turn: Uuid) -> Result<Checkpoint, Checkp
 
 /// Returns the checkpoint of `session` right after `turn`. Fails if a message was changed after it was written, or a step of the
 /// turn's journal, as far as the journal still exists.
+///
+/// # Errors
+/// The turn has not ended, has no messages, or was altered after it was written; or the store cannot be read.
 pub fn find(connection: &Connection, session: &str, turn: Uuid) -> Result<Checkpoint, CheckpointError> {
     if inbox::of_turn(connection, turn)?.iter().any(InboxRow::is_open) {
         return Err(CheckpointError::Running(turn));
@@ -189,6 +201,9 @@ pub fn is_busy(connection: &Connection, session: &str) -> Result<bool, StoreErro
 }
 
 /// Begins `session`, which must be new, with the conversation of the checkpoint and the model and agent chosen for it.
+///
+/// # Errors
+/// Those of [`check_new`], or the store cannot be written.
 pub fn fork(connection: &Connection, point: &Checkpoint, session: &str) -> Result<usize, CheckpointError> {
     check_new(connection, session)?;
     let head = messages::session(connection, &point.session)?;

@@ -21,7 +21,8 @@ pub const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 /// once for many commits.
 const CHECKPOINT_PAGES: u32 = 4_000;
 
-/// The most memory for pages that the writing connection keeps, in KiB. Unlike the readers, it keeps its pages across commits.
+/// The maximum memory for pages that the writing connection keeps, in KiB. Unlike the readers, it keeps its pages
+/// across commits.
 const WRITER_CACHE_KIB: i32 = 8 * 1024;
 
 /// Opens the file, or creates an empty one, without changing it: a damaged, newer or foreign file stays untouched, and so does

@@ -88,7 +88,7 @@ impl StoreError {
         matches!(self, Self::Sqlite(error) if Self::is_index_error(error))
     }
 
-    /// Does the same as [`Self::is_index_fault`] for an error of SQLite.
+    /// Returns true if an error of SQLite reports a damaged search index.
     pub(super) fn is_index_error(error: &rusqlite::Error) -> bool {
         matches!(error, rusqlite::Error::SqliteFailure(failure, _)
             if failure.extended_code == rusqlite::ffi::SQLITE_CORRUPT_VTAB)

@@ -69,6 +69,9 @@ pub fn file_name(path: &Path) -> String {
 }
 
 /// Moves the write-ahead log of the database at `path` aside, and removes its index. Returns the new name of the log.
+///
+/// # Errors
+/// The log cannot be renamed, or its index cannot be removed. Missing files are not an error.
 pub fn set_log_aside(path: &Path) -> io::Result<PathBuf> {
     let log = log_path(path);
     let aside = unused_name(&log, "stale");
@@ -78,6 +81,9 @@ pub fn set_log_aside(path: &Path) -> io::Result<PathBuf> {
 }
 
 /// Returns the result of work on a file, or `None` if the file does not exist.
+///
+/// # Errors
+/// The error of `result`, unless it is [`io::ErrorKind::NotFound`].
 pub fn if_exists<T>(result: io::Result<T>) -> io::Result<Option<T>> {
     match result {
         Ok(done) => Ok(Some(done)),
@@ -87,16 +93,25 @@ pub fn if_exists<T>(result: io::Result<T>) -> io::Result<Option<T>> {
 }
 
 /// Removes a file if it exists.
+///
+/// # Errors
+/// The file exists and cannot be removed.
 pub fn remove(path: &Path) -> io::Result<()> {
     if_exists(fs::remove_file(path)).map(drop)
 }
 
 /// Renames a file if it exists.
+///
+/// # Errors
+/// The file exists and cannot be renamed.
 pub fn rename(from: &Path, to: &Path) -> io::Result<()> {
     if_exists(fs::rename(from, to)).map(drop)
 }
 
 /// Syncs the folder of `path`, so that its file names are on disk.
+///
+/// # Errors
+/// The folder cannot be opened or synced.
 pub fn sync_folder(path: &Path) -> io::Result<()> {
     match path.parent() {
         Some(folder) => File::open(folder)?.sync_all(),

@@ -94,6 +94,9 @@ pub fn suspicion(database: &Path) -> Option<DamageSuspicion> {
 }
 
 /// Records that a complete check found no damage. If damage is found again later, the next such check is not trusted.
+///
+/// # Errors
+/// The file next to the database cannot be written.
 pub fn record_sound_check(database: &Path) -> io::Result<()> {
     write_suspicion(database, &format!("{}\n", DamageSuspicion::Checked))
 }

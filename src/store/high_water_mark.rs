@@ -34,7 +34,7 @@ pub struct MarkRecord {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StoredMark {
     Missing,
-    /// The file's content is no valid mark.
+    /// The file's content is not a valid mark.
     Damaged,
     Valid(MarkRecord),
 }
@@ -79,6 +79,9 @@ pub fn read(path: &Path) -> io::Result<StoredMark> {
 
 impl HighWaterMark {
     /// Writes `record` to the mark at `path` with a sync, unless the file has it already, and keeps the file open.
+    ///
+    /// # Errors
+    /// The file cannot be opened, written or synced.
     pub fn set(path: &Path, record: MarkRecord) -> io::Result<Self> {
         let is_set = read(path).is_ok_and(|found| found == StoredMark::Valid(record));
         let mut options = OpenOptions::new();

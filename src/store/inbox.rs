@@ -1,6 +1,7 @@
 //! Accepted messages: `queued → running ⇄ waiting → done | dead`. `seq` is the order of acceptance.
 
 pub use daoyou_channels::MessageStatus;
+use daoyou_channels::Trust;
 use rusqlite::{Connection, Row, params};
 use uuid::Uuid;
 
@@ -77,6 +78,30 @@ pub struct InboxRow {
 }
 
 impl InboxRow {
+    /// Returns a running message that is not in the store, with a new id and without texts.
+    pub fn unstored(trust: Trust) -> Self {
+        let (id, own) = (daoyou_channels::new_id(), str::to_owned);
+        Self {
+            seq: 0,
+            id,
+            channel: String::new(),
+            external_id: id.to_string(),
+            session: String::new(),
+            chat_id: String::new(),
+            sender: String::new(),
+            trust: own(trust.as_str()),
+            content: String::new(),
+            attachments: own("[]"),
+            metadata: own("{}"),
+            origin: own("{}"),
+            received_at: super::now_ms(),
+            turn: id,
+            state: MessageStatus::Running,
+            stalled: 0,
+            cancel: false,
+        }
+    }
+
     /// Returns how long ago the message was accepted; zero if the clock was set back.
     pub fn age(&self) -> std::time::Duration {
         std::time::Duration::from_millis(u64::try_from(super::now_ms() - self.received_at).unwrap_or(0))

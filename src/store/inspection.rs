@@ -11,7 +11,7 @@ use super::memory_queries::{self, SearchIndexState};
 use super::overview::{StoreOverview, overview};
 use super::{StoreError, files, inbox, migrations};
 
-/// The most lines of SQLite's messages about damage that are stored.
+/// The maximum number of lines of SQLite's messages about damage that are stored.
 const MAX_MESSAGES: usize = 5;
 
 /// The result of an inspection.
@@ -46,7 +46,7 @@ pub enum DatabaseIntegrity {
 /// Inspects the file at `path`, which must exist. The check for damage ends after `budget`.
 ///
 /// # Errors
-/// The file is no database, is newer than this program, or is unreadable.
+/// The file is not a database, is newer than this program, or is unreadable.
 pub fn inspect(path: &Path, budget: Duration) -> Result<DatabaseInspection, StoreError> {
     // The log of an earlier database is moved aside by the next start.
     let has_log = || files::log_path(path).exists() && !has_no_log(path).unwrap_or_default();

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{StoreError, meta, now_ms};
 
-/// The most losses that are kept; the oldest are removed first.
+/// The maximum number of losses that are kept; the oldest are removed first.
 const LIMIT: usize = 50;
 
 /// A loss of accepted messages, or a repair that may have lost some. The aliases of the fields are their names in rows that were written

@@ -56,7 +56,7 @@ pub fn insert(connection: &Connection, new: &NewMemory<'_>) -> Result<i64, Store
     insert_as(connection, None, new)
 }
 
-/// Does the same as [`insert`], with an id of [`reserve_id`] if one was reserved.
+/// Inserts a memory and returns its id: `id`, which [`reserve_id`] has reserved, or a new one that is never used again.
 pub fn insert_as(connection: &Connection, id: Option<i64>, new: &NewMemory<'_>) -> Result<i64, StoreError> {
     let NewMemory { owner, kind, name, text, detail, origin, session, seq, turn, confidence } = new;
     let sql =

@@ -148,7 +148,8 @@ pub fn append<'a>(
     Ok(head)
 }
 
-/// Does the same as [`append`] for a note. A note does not count as a use, since no person in the session asked for it.
+/// Appends the `(role, body)` messages of a note to the session; returns its new head. A note does not count as a use,
+/// since no person in the session asked for it.
 pub fn append_note<'a>(
     connection: &Connection,
     session: &str,
@@ -226,7 +227,7 @@ pub fn list(connection: &Connection, limit: u32) -> Result<Vec<SessionSummary>, 
     list_of(connection, "", limit)
 }
 
-/// Does the same as [`list`] for the sessions whose keys begin with `prefix`.
+/// Returns the most recently used sessions whose keys begin with `prefix`, the latest first.
 pub fn list_of(connection: &Connection, prefix: &str, limit: u32) -> Result<Vec<SessionSummary>, StoreError> {
     // Retention deletes the oldest messages of a session first.
     let sql = "SELECT session, epoch, next_seq - max(first_seq, ifnull(

@@ -2,45 +2,21 @@
 
 use std::path::Path;
 
+use include_dir::{Dir, include_dir};
 use rusqlite::{Connection, TransactionBehavior};
 
 use super::StoreError;
 
-const MIGRATIONS: [&str; 33] = [
-    include_str!("migrations/0001_spine.sql"),
-    include_str!("migrations/0002_cost.sql"),
-    include_str!("migrations/0003_open.sql"),
-    include_str!("migrations/0004_notes.sql"),
-    include_str!("migrations/0005_jobs.sql"),
-    include_str!("migrations/0006_spawns.sql"),
-    include_str!("migrations/0007_processes.sql"),
-    include_str!("migrations/0008_memory.sql"),
-    include_str!("migrations/0009_words.sql"),
-    include_str!("migrations/0010_consolidation.sql"),
-    include_str!("migrations/0011_vectors.sql"),
-    include_str!("migrations/0012_lines.sql"),
-    include_str!("migrations/0013_said_vectors.sql"),
-    include_str!("migrations/0014_sections.sql"),
-    include_str!("migrations/0015_inbox_session.sql"),
-    include_str!("migrations/0016_standing.sql"),
-    include_str!("migrations/0017_job_names.sql"),
-    include_str!("migrations/0018_vector_codes.sql"),
-    include_str!("migrations/0019_message_digests.sql"),
-    include_str!("migrations/0020_words_removed.sql"),
-    include_str!("migrations/0021_forgotten_outputs.sql"),
-    include_str!("migrations/0022_origin.sql"),
-    include_str!("migrations/0023_approvals.sql"),
-    include_str!("migrations/0024_session_tools.sql"),
-    include_str!("migrations/0025_questions.sql"),
-    include_str!("migrations/0026_session_agent.sql"),
-    include_str!("migrations/0027_page.sql"),
-    include_str!("migrations/0028_access.sql"),
-    include_str!("migrations/0029_state_checks.sql"),
-    include_str!("migrations/0030_names.sql"),
-    include_str!("migrations/0031_epoch_at.sql"),
-    include_str!("migrations/0032_session_edits.sql"),
-    include_str!("migrations/0033_result_taint.sql"),
-];
+/// The migrations, in the order of their names. A new file is embedded when this module is compiled again.
+static MIGRATIONS: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/src/store/migrations");
+
+/// Returns the number of each migration, with which its name begins, and its SQL.
+fn scripts() -> impl Iterator<Item = (i64, &'static str)> {
+    MIGRATIONS.files().filter_map(|file| {
+        let (number, _) = file.path().to_str()?.strip_suffix(".sql")?.split_once('_')?;
+        Some((number.parse().ok()?, file.contents_utf8()?))
+    })
+}
 
 /// A query for a table that every version of this program has.
 const OURS: &str = "SELECT EXISTS (SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = 'inbox')";
@@ -61,13 +37,13 @@ pub fn check(connection: &Connection, path: &Path) -> Result<(), StoreError> {
 
 /// Returns the file's format, and the newest format that this program knows.
 pub fn formats(connection: &Connection) -> Result<(i64, i64), StoreError> {
-    Ok((version(connection)?, i64::try_from(MIGRATIONS.len()).unwrap_or(i64::MAX)))
+    Ok((version(connection)?, scripts().map(|(number, _)| number).max().unwrap_or_default()))
 }
 
 /// Migrates the file to this program's format, each step in one transaction.
 pub fn run(connection: &mut Connection) -> Result<(), StoreError> {
     let found = version(connection)?;
-    for (number, sql) in (1..).zip(MIGRATIONS).filter(|(number, _)| *number > found) {
+    for (number, sql) in scripts().filter(|(number, _)| *number > found) {
         let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
         transaction.execute_batch(sql)?;
         transaction.pragma_update(None, "user_version", number)?;
@@ -90,11 +66,16 @@ pub(super) mod tests {
     /// Returns a database of this format, without rows.
     pub(in crate::store) fn database_of_format(format: usize) -> Connection {
         let connection = Connection::open_in_memory().unwrap();
-        for sql in &MIGRATIONS[..format] {
+        for (_, sql) in scripts().take(format) {
             connection.execute_batch(sql).unwrap();
         }
         connection.pragma_update(None, "user_version", format).unwrap();
         connection
+    }
+
+    #[test]
+    fn migrations_are_numbered_without_gaps() {
+        assert!(scripts().map(|(number, _)| number).eq((1..).take(MIGRATIONS.files().count())));
     }
 
     #[test]

@@ -80,7 +80,8 @@ pub fn writers(connection: &Connection, session: &str) -> Result<Vec<InboxRow>, 
     answered_messages(connection, select(connection, sql, params![session, LOOK_BACK], |row| row.get(0))?)
 }
 
-/// Does the same as [`writers`] for all turns of the log, unordered; returns `None` if there are more than `most`.
+/// Returns the messages of all turns in the session's log, one for each turn, unordered; `None` if there are more than
+/// `most` turns.
 pub fn all_writers(connection: &Connection, session: &str, most: u32) -> Result<Option<Vec<InboxRow>>, StoreError> {
     let sql = "SELECT DISTINCT turn FROM messages WHERE session = ?1 LIMIT ?2 + 1";
     let turns: Vec<String> = select(connection, sql, params![session, most], |row| row.get(0))?;

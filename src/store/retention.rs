@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use daoyou_channels::settings::{ByteSize, Span};
+use daoyou_channels::settings::{ByteSize, HumanDuration};
 use rusqlite::{Connection, Statement, params};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -23,8 +23,8 @@ pub struct StoreConfig {
     #[default(ByteSize(100_000_000))]
     pub reserve: ByteSize,
     /// How often what was deleted is given back to the disk; "0s" is never.
-    #[default(Span::from_secs(7 * 86_400))]
-    pub vacuum: Span,
+    #[default(HumanDuration::from_secs(7 * 86_400))]
+    pub vacuum: HumanDuration,
 }
 
 /// How long finished things are kept; absent is for ever.
@@ -33,17 +33,17 @@ pub struct StoreConfig {
 pub struct RetainConfig {
     /// Messages of a session that has not been used for so long.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub sessions: Option<Span>,
+    pub sessions: Option<HumanDuration>,
     /// The steps of finished turns.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[default(Some(Span::from_secs(90 * 86_400)))]
-    pub turns: Option<Span>,
+    #[default(Some(HumanDuration::from_secs(90 * 86_400)))]
+    pub turns: Option<HumanDuration>,
     /// Delivered and dead outbound messages.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub outbox: Option<Span>,
+    pub outbox: Option<HumanDuration>,
 }
 
-/// The most rows that one batch deletes.
+/// The maximum number of rows that one batch deletes.
 pub const BATCH: u32 = 500;
 
 /// Deletes steps of finished turns that were accepted before `before_ms`; returns their number.

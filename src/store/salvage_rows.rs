@@ -30,7 +30,7 @@ const EARLIER_NAMES: [(&str, &str, &str); 10] = [
     ("sessions", "identities_digest", "read_by"),
 ];
 
-/// The most ranges of missing messages that are listed.
+/// The maximum number of ranges of missing messages that are listed.
 const MAX_RANGES: usize = 1_000;
 
 /// The result of a recovery.
@@ -287,7 +287,7 @@ impl RowCopier<'_> {
 
     /// Copies missing numbers by bisection: a range that can be read completely is copied.
     fn copy_by_bisection(&mut self) -> Result<(), StoreError> {
-        /// The most attempts. A lost page of rows costs a few dozen.
+        /// The maximum number of attempts. A lost page of rows costs a few dozen.
         const TRIES: u32 = 200_000;
         let (name, key) = (&self.table.name, &self.table.key[0]);
         let sql = format!(

@@ -232,7 +232,7 @@ pub fn remove_turn(connection: &Connection, session: &str, turn: &str) -> Result
     execute(connection, &sql, [session, turn]).map(drop)
 }
 
-/// Does the same as [`remove_turn`] for one message.
+/// Removes one message from the index; the next [`sweep`] removes its terms.
 pub fn remove_message(connection: &Connection, session: &str, seq: i64) -> Result<(), StoreError> {
     let of_message = "SELECT id FROM indexed_messages WHERE session = ?1 AND seq = ?2";
     let sql = format!("INSERT OR IGNORE INTO index_deletions {of_message}");

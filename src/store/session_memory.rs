@@ -68,7 +68,7 @@ pub fn due(connection: &Connection, now: i64, limit: u32) -> Result<Vec<(String,
     find_due(connection, "due_reason IS NOT NULL AND retry_at <= ? ORDER BY retry_at LIMIT ?", params![now, limit])
 }
 
-/// Does the same as [`due`] for one session.
+/// Returns the epochs of a session that are due for consolidation now, the oldest epoch first.
 pub fn due_of(
     connection: &Connection,
     session: &str,

@@ -7,7 +7,7 @@ use super::inbox::{self, MessageStatus};
 use super::sql::{execute, read_uuid, select_optional_parsed, select_parsed};
 use super::{StoreError, now_ms};
 
-/// The most sub-agents that one query returns.
+/// The maximum number of sub-agents that one query returns.
 const MAX_FOUND: u32 = 1_000;
 
 /// A sub-agent to insert.

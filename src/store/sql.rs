@@ -114,7 +114,7 @@ pub fn select_optional_parsed<T>(
 /// Reads a column with a UUID.
 pub fn read_uuid(row: &Row<'_>, at: usize) -> Result<Uuid, StoreError> {
     let text = row.get_ref(at)?.as_str().map_err(rusqlite::Error::from)?;
-    text.parse().map_err(|_| StoreError::Row(format!("{text:?} is no id")))
+    text.parse().map_err(|_| StoreError::Row(format!("{text:?} is not an id")))
 }
 
 /// Reads a column with a UUID or nothing.

@@ -13,7 +13,7 @@ pub type TextHash = [u8; 16];
 /// The number of newest indexed messages, counted by id, whose vectors are kept; only some of them have a vector.
 pub const KEPT_MESSAGES: i64 = 20_000;
 
-/// The most vectors that get codes in one write.
+/// The maximum number of vectors that get codes in one write.
 const BATCH: i64 = 256;
 
 /// A text without a vector.
@@ -137,8 +137,9 @@ pub fn put(connection: &Connection, model: &str, new: &[NewVector]) -> Result<()
     if is_kept(connection, model)? { put_all(connection, SearchCorpus::Memories, new) } else { Ok(()) }
 }
 
-/// Does the same as [`put`] for indexed messages; afterwards, all messages up to the id `done` have a vector. Removes the vectors of
-/// old messages. If the progress is no longer `after`, ids may have changed, and nothing is written.
+/// Writes vectors for those of their indexed messages that still exist, and records that all messages up to the id
+/// `done` have a vector. Removes the vectors of old messages. Writes nothing if the stored vectors now belong to a
+/// model other than `model`, or if the progress is no longer `after`, since ids may have changed.
 pub fn put_messages(
     connection: &Connection,
     model: &str,

@@ -19,10 +19,10 @@ use super::high_water_mark::HighWaterMark;
 use super::log_purge::LogPurge;
 use super::{StoreError, inbox};
 
-/// The most writes in one commit.
+/// The maximum number of writes in one commit.
 const GROUP_LIMIT: usize = 256;
 
-/// The most writes that wait in the queue; beyond it, callers wait to enqueue theirs.
+/// The maximum number of writes that wait in the queue; beyond it, callers wait to enqueue theirs.
 const QUEUE_LIMIT: usize = 1_024;
 
 /// How long a group waits for more writes if the previous group had several. Under load this gives fewer commits, each of which
@@ -107,7 +107,7 @@ where
     }
 }
 
-enum WriteJob {
+enum WriteRequest {
     Grouped(GroupedWrite),
     /// Runs outside of any transaction.
     Alone(Box<dyn FnOnce(&Connection) + Send>),
@@ -127,12 +127,12 @@ struct WriterThread {
     /// The length in bytes from which on the log is shortened next.
     longest_log: u64,
     purge: LogPurge,
-    jobs: WeakSender<WriteJob>,
+    jobs: WeakSender<WriteRequest>,
 }
 
 /// The handle of the writer thread.
 pub struct Writer {
-    jobs: Sender<WriteJob>,
+    jobs: Sender<WriteRequest>,
     health: Arc<DatabaseHealth>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
@@ -174,7 +174,7 @@ impl Writer {
         self.health.check()?;
         let (answer, answered) = oneshot::channel();
         let work = Box::new(WaitingCaller { work, outcome: None, answer, health: self.health.clone() });
-        self.enqueue(WriteJob::Grouped(GroupedWrite { durability, work }), answered).await
+        self.enqueue(WriteRequest::Grouped(GroupedWrite { durability, work }), answered).await
     }
 
     /// Runs `work` between two groups, outside of any transaction; all other writes wait meanwhile.
@@ -194,10 +194,14 @@ impl Writer {
             // The caller may have dropped its receiver; its work happens nevertheless.
             let _ = answer.send(outcome.inspect_err(|error| health.observe(error)));
         });
-        self.enqueue(WriteJob::Alone(run), answered).await
+        self.enqueue(WriteRequest::Alone(run), answered).await
     }
 
-    async fn enqueue<T>(&self, job: WriteJob, done: oneshot::Receiver<Result<T, StoreError>>) -> Result<T, StoreError> {
+    async fn enqueue<T>(
+        &self,
+        job: WriteRequest,
+        done: oneshot::Receiver<Result<T, StoreError>>,
+    ) -> Result<T, StoreError> {
         self.jobs.send(job).await.map_err(|_| StoreError::Closed)?;
         done.await.map_err(|_| StoreError::Closed)?
     }
@@ -215,7 +219,7 @@ impl Writer {
 }
 
 impl WriterThread {
-    fn write_groups(&mut self, queue: &Receiver<WriteJob>) {
+    fn write_groups(&mut self, queue: &Receiver<WriteRequest>) {
         let mut group = VecDeque::with_capacity(GROUP_LIMIT);
         let mut synchronous = Durability::Synced;
         let mut last_size = 0;
@@ -231,8 +235,8 @@ impl WriterThread {
             let mut alone = None;
             while let Some(job) = next.take() {
                 match job {
-                    WriteJob::Grouped(job) => group.push_back(job),
-                    WriteJob::Alone(run) => alone = Some(run),
+                    WriteRequest::Grouped(job) => group.push_back(job),
+                    WriteRequest::Alone(run) => alone = Some(run),
                 }
                 if alone.is_none() && group.len() < GROUP_LIMIT {
                     next = queue.try_recv().ok();
@@ -265,7 +269,7 @@ impl WriterThread {
             std::thread::sleep(pause);
             if let Some(jobs) = jobs.upgrade() {
                 // A full queue has other jobs, after which the writer tries again.
-                let _ = jobs.try_send(WriteJob::Alone(Box::new(|_| {})));
+                let _ = jobs.try_send(WriteRequest::Alone(Box::new(|_| {})));
             }
         };
         if let Err(error) = std::thread::Builder::new().name("store-retry".to_owned()).spawn(retry) {

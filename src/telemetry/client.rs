@@ -13,9 +13,9 @@ use crate::llm::{client_builder, is_loopback, read_capped, secret_headers};
 use crate::text::{one_line, truncate};
 
 const LIMIT: Duration = Duration::from_secs(10);
-/// The most characters of a response that an error shows.
+/// The maximum number of characters of a response that an error shows.
 const MAX_SHOWN: usize = 200;
-/// The most bytes that are read of the response to a rejected request.
+/// The maximum number of bytes that are read of the response to a rejected request.
 const MAX_ANSWER: usize = 4_096;
 /// The longest wait that a collector may ask for.
 const LONGEST_WAIT: Duration = Duration::from_secs(60);

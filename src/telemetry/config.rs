@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use daoyou_channels::settings::{Secret, SettingFault, Span, join_key};
+use daoyou_channels::settings::{HumanDuration, Secret, SettingFault, join_key};
 use reqwest::Url;
 use reqwest::header::{HeaderName, HeaderValue};
 use schemars::JsonSchema;
@@ -30,8 +30,8 @@ pub struct OtelConfig {
     #[default = true]
     pub metrics: bool,
     /// How often the metrics are sent.
-    #[default(Span::from_secs(60))]
-    pub interval: Span,
+    #[default(HumanDuration::from_secs(60))]
+    pub interval: HumanDuration,
 }
 
 impl OtelConfig {
@@ -48,7 +48,7 @@ impl OtelConfig {
                     && url.password().is_none()
             };
             if url.as_ref().is_none_or(|url| !is_usable(url)) {
-                let wrong = format!("{:?} is no address of a collector", mask_url(&self.endpoint));
+                let wrong = format!("{:?} is not the address of a collector", mask_url(&self.endpoint));
                 let allowed = "an address such as \"http://127.0.0.1:4318\"; keys and passwords go into otel.headers";
                 found.push(SettingFault::new(&["endpoint"], wrong, allowed));
             }

@@ -19,7 +19,7 @@ use crate::store::{Connection, StoreError, inbox, spawns, turn_steps};
 use crate::text::truncate;
 use crate::turn::progress::StepBody;
 
-/// The most ancestors of a sub-agent that are followed.
+/// The maximum number of ancestors of a sub-agent that are followed.
 const MAX_DEPTH: usize = 16;
 /// The longest name of a tool, and the longest id of a call, in characters: a model chooses both.
 const MAX_NAME: usize = 64;

@@ -11,7 +11,7 @@ use super::spans::{request, spans_of_turn};
 use crate::bus::TurnEndNotice;
 use crate::store::Store;
 
-/// The most spans of one request, unless one turn alone has more.
+/// The maximum number of spans of one request, unless one turn alone has more.
 const BATCH: usize = 512;
 /// The time that a request waits for further turns.
 const GATHER: Duration = Duration::from_secs(2);

@@ -10,11 +10,11 @@ use serde::Serialize;
 const MAX_SOURCE: usize = 32 << 10;
 /// The longest rendered text, in bytes.
 const MAX_OUTPUT: usize = 100 << 10;
-/// The most steps of one rendering.
+/// The maximum number of steps of one rendering.
 const FUEL: u64 = 10_000;
 /// The longest `range`.
 const RANGE: isize = 1_000;
-/// The most texts that one template joins with `~` or `+`.
+/// The maximum number of texts that one template joins with `~` or `+`.
 const JOINS: usize = 16;
 /// The deepest nesting of tags.
 const RECURSION: usize = 16;

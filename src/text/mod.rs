@@ -16,7 +16,7 @@ pub mod visible;
 
 pub use bounded_template::{BoundedTemplate, TemplatePurpose};
 pub use daoyou_channels::text::{
-    Language, error_chain, format_size, innermost_cause, is_invisible, one_line, panic_message, truncate,
+    Language, error_chain, format_size, innermost_cause, is_invisible, one_line, truncate,
 };
 pub use line::{
     is_hidden, is_sentence_mark, minute_in_zone, plain_line, plural, sentences, shell_quote, shell_word,

@@ -10,7 +10,7 @@ pub const BY_EDITS: Similarity = strsim::normalized_damerau_levenshtein;
 /// The similarity that favours a common beginning.
 pub const BY_BEGINNING: Similarity = strsim::jaro_winkler;
 
-/// The most characters of a name that are compared: the work grows with the product of the lengths.
+/// The maximum number of characters of a name that are compared: the work grows with the product of the lengths.
 const COMPARED: usize = 100;
 
 /// Returns the value of the known name that is most similar to `name`, if it is at least `least` similar. If several names are

@@ -28,7 +28,7 @@ pub fn is_cjk(c: char) -> bool {
 /// Chinese, Japanese, Korean, Thai, Lao, Burmese, Khmer.
 pub fn is_unspaced(c: char) -> bool {
     match c {
-        // Punctuation and currency signs are no letters.
+        // Punctuation and currency signs are not letters.
         '\u{e3f}' | '\u{e5a}' | '\u{e5b}' | '\u{104a}' | '\u{104b}' => false,
         '\u{e01}'..='\u{edf}' | '\u{1000}'..='\u{109f}' | '\u{1100}'..='\u{11ff}' | '\u{1780}'..='\u{17d3}' => true,
         '\u{3105}'..='\u{318e}' | '\u{ac00}'..='\u{d7a3}' => true,

@@ -4,6 +4,7 @@
 use std::collections::HashSet;
 use std::sync::LazyLock;
 
+use daoyou_channels::text::beginning;
 use icu_normalizer::{ComposingNormalizerBorrowed, DecomposingNormalizerBorrowed};
 
 use super::script::is_unspaced;
@@ -21,7 +22,7 @@ const WORD_LIMIT: usize = 64;
 /// The parts of a query that count: its beginning and its end, each with this many bytes.
 const QUERY_LIMIT: usize = 2_048;
 
-/// The most terms of a query. If there are more, the first and the last ones count.
+/// The maximum number of terms of a query. If there are more, the first and the last ones count.
 const QUERY_TERMS: usize = 64;
 
 /// The weights of a single character, and of a pair with one of [`WEAK_CHARS`]. Any other pair has weight 1.
@@ -47,7 +48,7 @@ pub fn index_terms(text: &str) -> Vec<String> {
 /// Terms that do not pass are not built.
 pub fn visit_terms(text: &str, may_match: impl Fn(&str) -> bool, mut visit: impl FnMut(&str)) -> usize {
     let mut count = 0;
-    for token in tokens(&fold(cut(text, TEXT_LIMIT))) {
+    for token in tokens(&fold(beginning(text, TEXT_LIMIT))) {
         match token {
             TextRun::Word(word) => {
                 count += 1;
@@ -112,8 +113,8 @@ impl TermPrefixes {
 
 /// Returns the terms of a query, each once. Stop words count only if there are no other terms.
 pub fn query_terms(text: &str) -> Vec<SearchTerm> {
-    let tail = text.len().saturating_sub(QUERY_LIMIT).max(cut(text, QUERY_LIMIT).len());
-    let ends = [cut(text, QUERY_LIMIT), &text[text.ceil_char_boundary(tail)..]];
+    let tail = text.len().saturating_sub(QUERY_LIMIT).max(beginning(text, QUERY_LIMIT).len());
+    let ends = [beginning(text, QUERY_LIMIT), &text[text.ceil_char_boundary(tail)..]];
     let terms = |keeps_stop_words: bool| {
         let mut seen = HashSet::new();
         let found = ends.iter().flat_map(|end| weighted_terms(end, keeps_stop_words));
@@ -168,7 +169,7 @@ fn is_unspaced_filler(clause: &str) -> bool {
 
 /// Returns the byte offset of the first of these terms in a text.
 pub fn first_match(text: &str, terms: &[SearchTerm]) -> Option<usize> {
-    let text = cut(text, TEXT_LIMIT);
+    let text = beginning(text, TEXT_LIMIT);
     let is_term = |piece: &str| terms.iter().any(|asked| asked.text == piece);
     let is_asked = |piece: &str| index_terms(piece).iter().any(|term| is_term(term));
     let mut begins = text.char_indices().map(|(at, _)| at).peekable();
@@ -205,10 +206,6 @@ enum SegmentClass {
     Unspaced,
     Apostrophe,
     Other,
-}
-
-fn cut(text: &str, limit: usize) -> &str {
-    &text[..text.floor_char_boundary(limit)]
 }
 
 /// Returns a text in lower case and compatibility form (NFKC), without accents.
@@ -254,7 +251,7 @@ fn class(c: char) -> SegmentClass {
     }
 }
 
-/// English endings after an apostrophe, which are no terms.
+/// English endings after an apostrophe, which are not terms.
 const AFTER_APOSTROPHE: [&str; 7] = ["s", "t", "re", "ve", "ll", "d", "m"];
 
 fn tokens(folded: &str) -> Vec<TextRun<'_>> {
@@ -267,7 +264,7 @@ fn tokens(folded: &str) -> Vec<TextRun<'_>> {
         let text = &folded[from..at];
         match open {
             SegmentClass::Word if behind_apostrophe && AFTER_APOSTROPHE.contains(&text) => {}
-            SegmentClass::Word => tokens.push(TextRun::Word(cut(text, WORD_LIMIT))),
+            SegmentClass::Word => tokens.push(TextRun::Word(beginning(text, WORD_LIMIT))),
             SegmentClass::Unspaced => tokens.push(TextRun::Unspaced(text)),
             SegmentClass::Apostrophe | SegmentClass::Other => {}
         }

@@ -88,7 +88,7 @@ mod tests {
             ([r#""\ud83d\ude00""#, r#""\ude00""#], [r#""\ud83d\ude00""#, "\"\u{fffd}\""]),
             ([r#""\ud83dx""#, r#""x\ude00""#], ["\"\u{fffd}x\"", "\"x\u{fffd}\""]),
             ([r#""\ud83d\ud83d""#, r#""\ude00""#], ["\"\u{fffd}\"", r#""\ud83d\ude00""#]),
-            // These are no escapes of halves.
+            // These are not escapes of halves.
             ([r#""\\ud83d""#, r#""\\\\ude00\n""#], [r#""\\ud83d""#, r#""\\\\ude00\n""#]),
             ([r#""\ud7ff\ue000""#, r#""\udz""#], [r#""\ud7ff\ue000""#, r#""\udz""#]),
         ] {

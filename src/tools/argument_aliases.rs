@@ -1,4 +1,4 @@
-//! Names of arguments that other systems use, and arguments that tools accept beside those of their schemas.
+//! Names of arguments that other systems use, and arguments that tools accept in addition to those of their schemas.
 
 use serde_json::{Map, Value};
 
@@ -107,8 +107,8 @@ const FLAG_LETTERS: &str = "gimsu";
 const FLAG_BITS: u64 = 2 | 8 | 16 | 32;
 const IGNORE_CASE_BIT: u64 = 2;
 
-/// Gives arguments the tool's own names. A schema that permits further names, as those of MCP servers do, makes an alias an argument
-/// like any other, unless the argument that it means is required.
+/// Gives arguments the tool's canonical names. A schema that permits further names, as those of MCP servers do, makes an alias an
+/// argument like any other, unless the argument that it means is required.
 pub(super) fn rename(spec: &ToolSpec, arguments: &mut Map<String, Value>) {
     let none = Map::new();
     let properties = spec.parameters.get("properties").and_then(Value::as_object).unwrap_or(&none);
@@ -129,7 +129,7 @@ pub(super) fn rename(spec: &ToolSpec, arguments: &mut Map<String, Value>) {
     for (opposite, name) in OPPOSITES {
         if is_alias(properties, opposite, name)
             && !arguments.contains_key(*name)
-            && let Some(value) = arguments.get(*opposite).and_then(truth)
+            && let Some(value) = arguments.get(*opposite).and_then(parse_bool)
         {
             arguments.remove(*opposite);
             arguments.insert((*name).to_owned(), Value::Bool(!value));
@@ -145,7 +145,7 @@ pub(super) fn rename(spec: &ToolSpec, arguments: &mut Map<String, Value>) {
     }
 }
 
-/// Returns the tool's own name for the argument that a model calls `word`.
+/// Returns the tool's canonical name for the argument that a model calls `word`.
 pub(super) fn argument_name<'a>(spec: &ToolSpec, word: &'a str) -> &'a str {
     let unlisted = UNLISTED.iter().find(|known| known.tool == spec.name && known.aliases.contains(&word));
     if let Some(unlisted) = unlisted {
@@ -180,7 +180,7 @@ pub(super) fn take_unlisted(
     taken.collect()
 }
 
-/// Returns true if a call by the name `called` means something else than the same call by the tool's own name.
+/// Returns true if a call by the name `called` means something else than the same call by the tool's canonical name.
 pub(super) fn changes_arguments(spec: &ToolSpec, called: &str) -> bool {
     spec.name == "grep" && called.trim().eq_ignore_ascii_case(TEXT_SEARCH)
 }
@@ -241,7 +241,7 @@ fn ignores_case(flags: &Value) -> Option<bool> {
 }
 
 /// Returns the value of a boolean, even if it is written as a string.
-pub(super) fn truth(value: &Value) -> Option<bool> {
+pub(super) fn parse_bool(value: &Value) -> Option<bool> {
     match value {
         Value::String(text) => text.trim().to_ascii_lowercase().parse().ok(),
         other => other.as_bool(),

@@ -6,7 +6,7 @@ use daoyou_channels::json;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
-use super::argument_aliases::{self, UnlistedArgument, truth};
+use super::argument_aliases::{self, UnlistedArgument, parse_bool};
 use super::tool::ToolOutcome;
 use super::tool_result::ToolResult;
 use crate::chat::ToolSpec;
@@ -65,7 +65,7 @@ const MAX_FAULTS: usize = 20;
 /// The maximum depth of nested objects and arrays that is checked.
 const MAX_DEPTH: u32 = 16;
 
-/// Parses the arguments of a call by the tool's own name. See [`parse_call`].
+/// Parses the arguments of a call by the tool's canonical name. See [`parse_call`].
 ///
 /// # Errors
 /// As [`parse_call`].
@@ -239,7 +239,7 @@ fn coerce(value: &mut Value, wanted: &str) {
         ("number", Value::String(text)) => {
             text.trim().parse::<f64>().ok().and_then(serde_json::Number::from_f64).map(Value::Number)
         }
-        ("boolean", Value::String(_)) => truth(value).map(Value::Bool),
+        ("boolean", Value::String(_)) => parse_bool(value).map(Value::Bool),
         ("string", Value::Number(number)) => Some(Value::String(number.to_string())),
         ("string", Value::Bool(word)) => Some(Value::String(word.to_string())),
         ("string", Value::Array(items)) => match items.as_slice() {

@@ -157,7 +157,7 @@ pub fn build(
             registered => registered?,
         }
     }
-    let postprocess = with_own_names(config.postprocess.clone());
+    let postprocess = with_canonical_names(config.postprocess.clone());
     let postprocessor = Postprocessor::new(postprocess, semantic, summarizer);
     Ok(ToolExecutor {
         registry,
@@ -189,8 +189,8 @@ pub fn command_runner(
     Ok(CommandRunner { config, workspace, temp, protected, private, reserve, exe, skill_folders })
 }
 
-/// Replaces aliases of tools with the tools' own names.
-fn with_own_names(config: PostprocessConfig) -> PostprocessConfig {
+/// Replaces aliases of tools with the tools' canonical names.
+fn with_canonical_names(config: PostprocessConfig) -> PostprocessConfig {
     let own = |name: &String| canonical_name(name).map_or_else(|| name.clone(), str::to_owned);
     let tools = config.tools.iter().map(|(name, tool)| (own(name), tool.clone())).collect();
     let llm = SummaryConfig { tools: config.llm.tools.iter().map(own).collect(), ..config.llm.clone() };

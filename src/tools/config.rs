@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 
-use daoyou_channels::settings::{ByteSize, Span};
+use daoyou_channels::settings::{ByteSize, HumanDuration};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use smart_default::SmartDefault;
@@ -30,16 +30,16 @@ pub struct ToolsConfig {
     #[default(ByteSize(10_000_000))]
     pub max_file_size: ByteSize,
     /// How long deleted files are kept.
-    #[default(Span::from_secs(30 * 86_400))]
-    pub trash: Span,
+    #[default(HumanDuration::from_secs(30 * 86_400))]
+    pub trash: HumanDuration,
     /// The time limit of a call of a tool without a limit of its own.
-    #[default(Span::from_secs(600))]
-    pub timeout: Span,
+    #[default(HumanDuration::from_secs(600))]
+    pub timeout: HumanDuration,
     /// How many calls of one response run at the same time; calls that change something always run one after the other.
     #[schemars(range(min = 1, max = 256))]
     #[default(const { NonZeroUsize::new(8).expect("8 is not 0") })]
     pub parallel: NonZeroUsize,
-    /// The most characters of a result that a model gets, whatever the tool; the whole is in a file.
+    /// The maximum length, in characters, of a result that a model gets, whatever the tool; the whole is in a file.
     #[schemars(range(min = 100, max = 10_000_000))]
     #[default = 12_000]
     pub max_output: u32,
@@ -56,8 +56,8 @@ pub struct ToolsConfig {
 #[serde(default, deny_unknown_fields)]
 pub struct ExecConfig {
     /// The time limit of a command and all that it started; a call may ask for less.
-    #[default(Span::from_secs(60))]
-    pub timeout: Span,
+    #[default(HumanDuration::from_secs(60))]
+    pub timeout: HumanDuration,
     /// Commands write only to the workspace and a private temp folder, and read only there, in system folders and in
     /// `read_paths`. Only this setting turns the sandbox off.
     pub sandbox: SandboxMode,
@@ -81,8 +81,8 @@ pub struct ExecConfig {
     #[default = 8]
     pub background: u32,
     /// The time limit of a background command that is not detached; a call may ask for less.
-    #[default(Span::from_secs(86_400))]
-    pub background_timeout: Span,
+    #[default(HumanDuration::from_secs(86_400))]
+    pub background_timeout: HumanDuration,
     /// The kept output of a background command; the middle of a longer output is left out.
     #[default(ByteSize(10_000_000))]
     pub background_output: ByteSize,

@@ -3,13 +3,12 @@
 
 use std::collections::BTreeSet;
 use std::num::NonZeroUsize;
-use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use daoyou_channels::backoff::{Backoff, jittered};
-use futures_util::FutureExt;
+use daoyou_channels::text::catch_panic;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
@@ -27,7 +26,6 @@ use super::truncation::TextExtent;
 use crate::chat::{ERROR_ADVICE, ToolCall, ToolSpec};
 use crate::guard::KnownSecrets;
 use crate::postprocess::{FileLines, PostprocessOrder, Postprocessor, RawResult};
-use crate::text::panic_message;
 
 /// How long a tool may take, after a cancellation, to report what it has done. A tool that runs other calls has more time, so
 /// that it can report their results.
@@ -180,13 +178,9 @@ impl ToolExecutor {
             self.shorten(result, rule, context).await;
         }
         if let Some(tool) = tool {
-            let filtering = AssertUnwindSafe(self.filter(result, tool, call, rule, context)).catch_unwind();
-            match context.cancel.run_until_cancelled(filtering).await {
-                None | Some(Ok(())) => {}
-                Some(Err(panic)) => {
-                    let tool = &tool.spec().name;
-                    tracing::error!(tool, panic = panic_message(&*panic), "the filter of a result panicked");
-                }
+            let filtering = catch_panic(self.filter(result, tool, call, rule, context));
+            if let Some(Err(panic)) = context.cancel.run_until_cancelled(filtering).await {
+                tracing::error!(tool = %tool.spec().name, panic, "the filter of a result panicked");
             }
         }
         self.shorten(result, rule, context).await;
@@ -297,7 +291,7 @@ impl ToolExecutor {
         };
         let cut_off = |error: String| ToolResult { is_final, ..ToolResult::failed(error) }.into();
         let grace = if tool.nested_calls(&arguments).is_empty() { CANCEL_GRACE } else { NESTED_CALLS_GRACE };
-        let running = AssertUnwindSafe(tool.call_with_runner(arguments, context, self)).catch_unwind();
+        let running = catch_panic(tool.call_with_runner(arguments, context, self));
         let cancelled = async {
             context.cancel.cancelled().await;
             tokio::time::sleep(grace).await;
@@ -305,7 +299,7 @@ impl ToolExecutor {
         tokio::select! {
             biased;
             done = running => done.unwrap_or_else(|panic| {
-                tracing::error!(tool = %tool.spec().name, panic = panic_message(&*panic), "a tool panicked");
+                tracing::error!(tool = %tool.spec().name, panic, "a tool panicked");
                 ToolResult::failed("The tool failed inside daoyou; the fault is in its log").into()
             }),
             () = cancelled => cut_off("Cancelled while it ran; whether it took effect is unknown".to_owned()),

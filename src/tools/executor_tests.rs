@@ -121,7 +121,7 @@ fn tools_are_found_by_name_or_alias() {
 }
 
 #[test]
-fn a_call_by_an_alias_becomes_the_same_call_by_the_tools_own_name() {
+fn a_call_by_an_alias_becomes_the_same_call_by_the_tools_canonical_name() {
     let fixture = fresh();
     for (name, arguments, expected, expected_arguments) in [
         ("Bash", r#"{"cmd":"ls"}"#, "exec", r#"{"cmd":"ls"}"#),
@@ -132,7 +132,7 @@ fn a_call_by_an_alias_becomes_the_same_call_by_the_tools_own_name() {
         ("chmod", "{}", "chmod", "{}"),
     ] {
         let mut call = ToolCall { id: "1".to_owned(), name: name.to_owned(), arguments: arguments.to_owned() };
-        fixture.executor.registry().use_own_name(&mut call);
+        fixture.executor.registry().canonicalize(&mut call);
         assert_eq!(call.name, expected, "{name}");
         let read = |text: &str| serde_json::from_str::<Value>(text).map_err(|_| text.to_owned());
         assert_eq!(read(&call.arguments), read(expected_arguments), "{name} {arguments}");

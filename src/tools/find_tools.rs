@@ -2,7 +2,6 @@
 
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
-use std::sync::Arc;
 
 use async_trait::async_trait;
 use schemars::JsonSchema;
@@ -13,11 +12,10 @@ use super::arguments::read_arguments;
 use super::names::{FIND_TOOLS, ToolOffer, offer_of};
 use super::tool::{
     CallRunner, ReplayPolicy, RowEffect, Tool, ToolAccess, ToolContext, ToolDefinition, ToolEffect, ToolOutcome,
-    WriteRows,
 };
 use super::tool_result::ToolResult;
 use crate::chat::ToolSpec;
-use crate::store::{Connection, StoreError, session_tools};
+use crate::store::session_tools;
 
 /// The maximum number of tools that one query finds.
 const MAX_FOUND: usize = 5;
@@ -77,8 +75,10 @@ impl Tool for FindTools {
         let mut result = ToolResult::ok(format!("From now on you can call:\n{}", lines.join("\n")));
         let names: BTreeSet<String> = found.iter().map(|tool| tool.spec().name.clone()).collect();
         result.found_tools.clone_from(&names);
-        let write = FoundToolsWrite { session: context.session.to_string(), tools: names };
-        ToolOutcome { result, effects: vec![ToolEffect::Rows(RowEffect(Arc::new(write)))] }
+        let session = context.session.to_string();
+        // The found tools are stored for the rest of the conversation.
+        let rows = RowEffect::new(move |connection| session_tools::add(connection, &session, &names), || ());
+        ToolOutcome { result, effects: vec![ToolEffect::Rows(rows)] }
     }
 }
 
@@ -129,19 +129,6 @@ fn score(words: &BTreeSet<&str>, tool: &dyn Tool) -> usize {
 
 fn line(spec: &ToolSpec) -> String {
     format!("- {}: {}", spec.name, spec.description)
-}
-
-/// Stores the found tools for the rest of the conversation.
-#[derive(Debug)]
-struct FoundToolsWrite {
-    session: String,
-    tools: BTreeSet<String>,
-}
-
-impl WriteRows for FoundToolsWrite {
-    fn write(&self, connection: &Connection) -> Result<(), StoreError> {
-        session_tools::add(connection, &self.session, &self.tools)
-    }
 }
 
 #[cfg(test)]

@@ -128,7 +128,7 @@ pub fn nearest_tool(name: &str) -> Option<&'static str> {
     nearest::nearest(&name.to_lowercase(), names(), nearest::BY_EDITS, MIN_SIMILARITY)
 }
 
-/// Returns the tool's own name for a name or alias, ignoring case.
+/// Returns the tool's canonical name for a name or alias, ignoring case.
 pub fn canonical_name(name: &str) -> Option<&'static str> {
     names().find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, tool)| tool)
 }

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use daoyou_channels::settings::size;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -20,11 +21,11 @@ const LEFT_KEY: &str = "truncated_length";
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct OutputConfig {
-    /// The most characters of a result.
+    /// The maximum length, in characters, of a result.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 10_000_000))]
     pub chars: Option<u32>,
-    /// The most lines of a result.
+    /// The maximum number of lines of a result.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 1_000_000))]
     pub lines: Option<u32>,
@@ -37,17 +38,17 @@ pub struct OutputConfig {
 #[derive(Clone, Debug)]
 pub struct OutputLimits {
     max_chars: usize,
-    /// The settings by the tools' own names.
+    /// The settings by the tools' canonical names.
     by_tool: BTreeMap<String, OutputConfig>,
 }
 
 impl OutputLimits {
     /// Creates the limits. `max_output` is in characters; `by_tool` names tools, also by alias.
     pub fn new(max_output: u32, by_tool: &BTreeMap<String, OutputConfig>) -> Self {
-        let own_name = |name: &String| canonical_name(name).map_or_else(|| name.clone(), str::to_owned);
+        let canonical = |name: &String| canonical_name(name).map_or_else(|| name.clone(), str::to_owned);
         Self {
             max_chars: size(max_output),
-            by_tool: by_tool.iter().map(|(name, config)| (own_name(name), config.clone())).collect(),
+            by_tool: by_tool.iter().map(|(name, config)| (canonical(name), config.clone())).collect(),
         }
     }
 
@@ -67,10 +68,6 @@ impl OutputLimits {
         };
         OutputRule { limit: OutputLimit { chars: limit.chars.min(self.max_chars), ..limit }, strategy }
     }
-}
-
-fn size(number: u32) -> usize {
-    usize::try_from(number).unwrap_or(usize::MAX)
 }
 
 /// The limit of one result.

@@ -120,6 +120,9 @@ impl PrivateFolders {
 
     /// Returns the faults of the private folders of `workspace`, one line each. A link or a mount in place of a private folder is
     /// a fault, and is not used.
+    ///
+    /// # Errors
+    /// The workspace cannot be opened.
     pub fn faults(&self, workspace: &Path) -> io::Result<Vec<String>> {
         let dir = Dir::open_ambient_dir(workspace, ambient_authority())?;
         let fault = |folder: &str| {

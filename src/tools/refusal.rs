@@ -55,7 +55,7 @@ pub(super) fn refusal(registry: &ToolRegistry, call: &ToolCall, context: &ToolCo
 /// The parts of a call that the owner may have to approve before the call runs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Restriction {
-    /// The tools that do more than read, by their own names: a single tool, or those of a plan.
+    /// The tools that do more than read, by their canonical names: a single tool, or those of a plan.
     pub tools: Vec<String>,
     /// The tools that request an address, each with the address. A known address needs no approval
     /// ([`is_known_address`](super::is_known_address)).

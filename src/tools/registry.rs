@@ -176,9 +176,9 @@ impl ToolRegistry {
         self.tools.get(name).or_else(|| self.tools.get(self.aliases.get(&name.to_lowercase())?))
     }
 
-    /// Gives a call the tool's own name. If the alias gives the arguments another meaning, they become those that mean the same by
-    /// the tool's own name. The call of an unknown tool stays, as do faulty arguments.
-    pub fn use_own_name(&self, call: &mut ToolCall) {
+    /// Gives a call the tool's canonical name. If the alias gives the arguments another meaning, they become those that mean the same
+    /// by the tool's canonical name. The call of an unknown tool stays, as do faulty arguments.
+    pub fn canonicalize(&self, call: &mut ToolCall) {
         let Some(tool) = self.get(&call.name) else { return };
         let spec = tool.spec();
         if changes_arguments(spec, &call.name)

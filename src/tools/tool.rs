@@ -76,6 +76,16 @@ pub enum ToolEffect {
 #[derive(Clone)]
 pub struct RowEffect(pub Arc<dyn WriteRows>);
 
+impl RowEffect {
+    /// Returns the effect that writes with `write`, and calls `committed` after the commit.
+    pub fn new(
+        write: impl Fn(&Connection) -> Result<(), StoreError> + Send + Sync + 'static,
+        committed: impl Fn() + Send + Sync + 'static,
+    ) -> Self {
+        Self(Arc::new((write, committed)))
+    }
+}
+
 impl Debug for RowEffect {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("RowEffect")
@@ -95,7 +105,21 @@ pub trait WriteRows: Send + Sync {
     fn write(&self, connection: &Connection) -> Result<(), StoreError>;
 
     /// Called after the commit. Wakes the tasks that act on the rows, if there are any.
-    fn committed(&self) {}
+    fn committed(&self);
+}
+
+impl<W, C> WriteRows for (W, C)
+where
+    W: Fn(&Connection) -> Result<(), StoreError> + Send + Sync,
+    C: Fn() + Send + Sync,
+{
+    fn write(&self, connection: &Connection) -> Result<(), StoreError> {
+        (self.0)(connection)
+    }
+
+    fn committed(&self) {
+        (self.1)();
+    }
 }
 
 /// A result, and the effects of the call inside daoyou.

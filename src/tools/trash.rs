@@ -371,7 +371,8 @@ mod tests {
         assert!(fixture.trash.list().is_err() && fixture.trash.empty().is_err());
         assert!(fixture.at("file").exists());
         assert_eq!(fs::read_dir(outside.path()).unwrap().count(), 0);
-        assert!(matches!(fixture.take("none", Timestamp::now()), Err(TrashError::Io { .. })), "the trash is no folder");
+        let taken = fixture.take("none", Timestamp::now());
+        assert!(matches!(taken, Err(TrashError::Io { .. })), "the trash is not a folder");
     }
 
     #[test]

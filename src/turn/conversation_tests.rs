@@ -193,7 +193,7 @@ fn anthropic_takes(messages: &[Arc<ChatMessage>]) -> Result<(), String> {
                 ChatMessage::User { .. } => has_text = true,
                 ChatMessage::Tool { .. } if has_text => return Err("a result behind text".to_owned()),
                 ChatMessage::Tool { call_id, .. } if !open.remove(call_id.as_str()) => {
-                    return Err(format!("{call_id:?} is no open call"));
+                    return Err(format!("{call_id:?} is not an open call"));
                 }
                 ChatMessage::Tool { .. } => {}
                 ChatMessage::Assistant { content, tool_calls, .. } => {

@@ -13,7 +13,7 @@ use crate::store::{Connection, Durability, Store, StoreError, notes, now_ms};
 /// Tokens reserved for an answer of unlimited length, in the model's tokens.
 const ANSWER: usize = 8_192;
 
-/// The most models for which a ratio is stored.
+/// The maximum number of models for which a ratio is stored.
 const MODELS: usize = 100;
 
 /// The ratio is learned from the first requests to a model, then from one of `EACH`: counting takes time, and the ratio changes
@@ -41,7 +41,7 @@ const BEFORE_CONTEXT: [&str; 9] = [
     "tokens allowed (", "input length should be [1, ", "context limit of ",
 ];
 
-/// The least number that counts as a context length.
+/// The minimum number that counts as a context length.
 const LEAST_CONTEXT: u32 = 512;
 
 /// The parts of a request besides the history. `context` and `answer` are in the model's tokens, all others are estimated.
@@ -240,6 +240,9 @@ impl TokenBudget {
 }
 
 /// Returns the context sizes that rejections have reported, by `PROVIDER/MODEL`, in tokens.
+///
+/// # Errors
+/// The notes cannot be read from the store. A note that is not a number is ignored.
 pub fn stated_limits(connection: &Connection) -> Result<BTreeMap<String, u32>, StoreError> {
     let stated = notes::all(connection, CHANNEL, CONTEXT)?.into_iter();
     let held = stated.filter(|(_, _, at)| now_ms() - at < LIMIT_HOLDS);

@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use uuid::Uuid;
 
 use super::progress::{INTERRUPTED, OpenCall, StepBody, TurnProgress};
-use super::turn_loop::{ActiveClock, ApprovalDecision, Turn, TurnLead};
+use super::turn_loop::{ActiveClock, ApprovalDecision, ResponseSource, Turn};
 use crate::chat::{ChatMessage, ToolCall, without_notes};
 use crate::postprocess::Question;
 use crate::tools::{
@@ -136,12 +136,12 @@ impl Turn<'_> {
             ChatMessage::Assistant { content, .. } => Some(content.clone()),
             _ => None,
         });
-        let question = match self.lead {
-            TurnLead::Model(_) => {
+        let question = match self.source {
+            ResponseSource::Model(_) => {
                 Arc::new(Question { aim: aim.unwrap_or_default(), ..(*self.tool_context.question).clone() })
             }
             // A script reads whole results, so nothing is left out of them.
-            TurnLead::Script(_) => Arc::default(),
+            ResponseSource::Script(_) => Arc::default(),
         };
         ToolContext {
             call_id: call.id.clone(),

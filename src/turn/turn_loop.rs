@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
-use daoyou_channels::SessionKey;
+use daoyou_channels::{SessionKey, TurnBounds};
 use parking_lot::Mutex;
 use uuid::Uuid;
 
@@ -21,9 +21,7 @@ use super::progress::{StepBody, TurnProgress};
 use crate::chat::{ChatMessage, ToolCall, ToolSpec};
 use crate::llm::{ChatRequest, ChatResponse, Delta, DeltaSink, Images, SerializedText, numbered_name, repair_messages};
 use crate::metrics::TurnMeter;
-use crate::origin::TurnOrigin;
 use crate::phrases::{Phrases, fill};
-use crate::store::inbox::InboxRow;
 use crate::text::think;
 use crate::tools::{ReplayPolicy, Restriction, ToolAccess, ToolContext, ToolEffect, ToolOutcome};
 
@@ -66,7 +64,7 @@ pub trait Script: Send + Sync {
 
 /// The source of a turn's responses.
 #[derive(Clone, Copy)]
-pub enum TurnLead<'a> {
+pub enum ResponseSource<'a> {
     Model(&'a dyn Model),
     Script(&'a dyn Script),
 }
@@ -77,12 +75,12 @@ pub trait Tools: Send + Sync {
     /// Returns the definitions of the tools that the model is offered, including the `found` ones.
     fn specs(&self, found: &BTreeSet<String>) -> Arc<[ToolSpec]>;
 
-    /// Returns the tool's own name for `name`, which may be an alias.
+    /// Returns the tool's canonical name for `name`, which may be an alias.
     fn canonical_name(&self, name: &str) -> Option<String>;
 
-    /// Gives a call the tool's own name, so that readers of the journal need not know the aliases, and the arguments that the alias
-    /// stands for.
-    fn use_own_name(&self, call: &mut ToolCall);
+    /// Gives a call the tool's canonical name, so that readers of the journal need not know the aliases, and the arguments that the
+    /// alias stands for.
+    fn canonicalize(&self, call: &mut ToolCall);
 
     /// Returns the access of a tool; `None` for an unknown one.
     fn access_of(&self, name: &str) -> Option<ToolAccess>;
@@ -96,7 +94,7 @@ pub trait Tools: Send + Sync {
     /// Returns the restriction that the owner may have to approve before the call runs, if there is one.
     fn restriction(&self, call: &ToolCall, context: &ToolContext) -> Option<Restriction>;
 
-    /// Returns the most calls that run in parallel.
+    /// Returns the maximum number of calls that run in parallel.
     fn parallelism(&self) -> NonZeroUsize;
 
     /// Runs a call. It yields exactly one outcome: a failure is an outcome as well.
@@ -145,9 +143,9 @@ pub trait Journal: Send + Sync {
 /// Limits of a turn.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TurnLimits {
-    /// The most responses with tool calls; one last response without tools follows them.
+    /// The maximum number of responses with tool calls; one last response without tools follows them.
     pub iterations: u32,
-    /// The most tokens of all responses together.
+    /// The maximum number of tokens of all responses together.
     pub tokens: u64,
     /// The longest active time, over all runs.
     pub time: Duration,
@@ -159,9 +157,9 @@ impl TurnLimits {
         Self { iterations: iterations.unwrap_or(self.iterations), ..self }
     }
 
-    /// Returns the limits of the turn of `row`: these limits, lowered to the limits of the message.
-    pub fn of_message(self, row: &InboxRow) -> Self {
-        match TurnOrigin::parse(&row.origin).settings.bounds {
+    /// Returns the limits of a turn: these limits, lowered to the `bounds` of its message.
+    pub fn within(self, bounds: Option<TurnBounds>) -> Self {
+        match bounds {
             None => self,
             Some(own) => Self {
                 iterations: self.iterations.min(own.iterations),
@@ -179,7 +177,7 @@ pub struct Turn<'a> {
     pub system: SerializedText,
     /// The conversation so far, with this turn's message last.
     pub conversation: Vec<Arc<ChatMessage>>,
-    pub lead: TurnLead<'a>,
+    pub source: ResponseSource<'a>,
     pub tools: &'a dyn Tools,
     pub tool_context: ToolContext,
     /// Loads the conversation's images.
@@ -197,7 +195,7 @@ pub struct Turn<'a> {
 
 /// The way in which a turn without a failure ended or paused.
 #[derive(Clone, Debug, PartialEq)]
-pub enum ConversationOutcome {
+pub enum TurnRunOutcome {
     /// The reply to the user.
     Answered(String),
     /// The turn waits for a model or for other turns, and runs again later.
@@ -256,7 +254,7 @@ impl Turn<'_> {
             (false, false) => None,
         };
         let capped = progress.tool_rounds >= self.limits.iterations;
-        // At the limit, an empty reply is no error: the notice below is then the whole answer.
+        // At the limit, an empty reply is not an error: the notice below is then the whole answer.
         if reply.is_empty() && !capped {
             // After tools that did the task, a model may have nothing more to say.
             let did_something = progress.tool_rounds > 0;
@@ -286,7 +284,7 @@ impl Turn<'_> {
     fn ask_script(&self, script: &dyn Script, progress: &TurnProgress) -> Result<ChatResponse, TurnError> {
         let mut response = script.next(progress)?;
         CallIds::after(self.past(progress)).settle(&mut response.tool_calls);
-        response.tool_calls.iter_mut().for_each(|call| self.tools.use_own_name(call));
+        response.tool_calls.iter_mut().for_each(|call| self.tools.canonicalize(call));
         if response.tool_calls.is_empty() {
             self.events.delta(Delta::Text(&response.text));
         }
@@ -296,9 +294,9 @@ impl Turn<'_> {
 
     /// Returns the next response. The last allowed model call offers no tools.
     async fn ask(&self, progress: &TurnProgress) -> Result<ChatResponse, TurnError> {
-        let model = match self.lead {
-            TurnLead::Model(model) => model,
-            TurnLead::Script(script) => return self.ask_script(script, progress),
+        let model = match self.source {
+            ResponseSource::Model(model) => model,
+            ResponseSource::Script(script) => return self.ask_script(script, progress),
         };
         let last_call = progress.tool_rounds >= self.limits.iterations;
         let tools: Arc<[ToolSpec]> = if last_call { Arc::default() } else { self.tools.specs(&progress.found_tools) };
@@ -341,7 +339,7 @@ impl Turn<'_> {
             response.tool_calls.clear();
         }
         sink.ids.settle(&mut response.tool_calls);
-        response.tool_calls.iter_mut().for_each(|call| self.tools.use_own_name(call));
+        response.tool_calls.iter_mut().for_each(|call| self.tools.canonicalize(call));
         self.events.used(response.usage);
         Ok(response)
     }

@@ -78,7 +78,7 @@ impl Tools for ScriptedTools {
         }
     }
 
-    fn use_own_name(&self, call: &mut ToolCall) {
+    fn canonicalize(&self, call: &mut ToolCall) {
         if let Some(name) = self.canonical_name(&call.name) {
             call.name = name;
         }
@@ -169,7 +169,7 @@ async fn run(script: Vec<Response>, mut progress: TurnProgress) -> Ran {
         scope: TurnScope { session: &session, turn: Uuid::nil(), deadline, meter: &meter, phrases },
         system: "Be kind.".into(),
         conversation: vec![ChatMessage::user("hello").into()],
-        lead: TurnLead::Model(&model),
+        source: ResponseSource::Model(&model),
         tools: &tools,
         tool_context: ToolContext { cancel, ..context() },
         image_loader: &image_loader,

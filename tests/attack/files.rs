@@ -75,10 +75,10 @@ impl Harness {
     }
 }
 
-/// A trick: replaces a file with something that leads to the memory, hangs, or has no end.
-type Trick = (&'static str, fn(&Path, &Path));
+/// An attack: replaces a file with something that leads to the memory, hangs, or has no end.
+type FileAttack = (&'static str, fn(&Path, &Path));
 
-const TRICKS: [Trick; 8] = [
+const FILE_ATTACKS: [FileAttack; 8] = [
     ("a link to the memory", |path, memory| symlink(memory, path).unwrap()),
     ("a hard link to the memory", |path, memory| fs::hard_link(memory, path).unwrap()),
     ("a link to /dev/zero", |path, _| symlink("/dev/zero", path).unwrap()),
@@ -95,7 +95,7 @@ const TRICKS: [Trick; 8] = [
 async fn replaced_prompt_files_neither_leak_memory_nor_hang() {
     let harness = Harness::start(Setup::new()).await;
     let memory = fs::canonicalize(harness.at("memory/MEMORY.md")).unwrap();
-    for (trick, lay) in TRICKS {
+    for (attack, lay) in FILE_ATTACKS {
         fs::create_dir_all(harness.at("skills/brew")).unwrap();
         for name in READ {
             let path = harness.at(name);
@@ -107,15 +107,15 @@ async fn replaced_prompt_files_neither_leak_memory_nor_hang() {
             lay(&path, &memory);
         }
         for trust in ["untrusted", "known"] {
-            harness.reply_to(trust, trust, &format!("hello with {trick}")).await;
+            harness.reply_to(trust, trust, &format!("hello with {attack}")).await;
             harness.reply_to(trust, trust, "/skills").await;
-            harness.assert_kept(trick);
+            harness.assert_kept(attack);
         }
         let doctor = harness.doctor().await;
         for name in READ {
             let is_skill = name.ends_with("SKILL.md");
             let text = if is_skill { format!("{name}: ") } else { format!("it is not read: {name}") };
-            assert!(doctor.contains(&text), "{trick}, {name}: {doctor}");
+            assert!(doctor.contains(&text), "{attack}, {name}: {doctor}");
         }
     }
     let logs = harness.gateway.logs();

@@ -239,7 +239,7 @@ const PROMPT: [(&str, &str); 6] = [
 ];
 
 /// The results of one kind of turn: for each probe and each part of the prompt.
-struct Powers {
+struct GrantedAccess {
     tools: Vec<bool>,
     prompt: Vec<bool>,
 }
@@ -379,7 +379,7 @@ impl Harness {
     }
 
     /// Lets a turn of this kind try everything.
-    async fn powers(&self, kind: Kind) -> Powers {
+    async fn granted_access(&self, kind: Kind) -> GrantedAccess {
         let probes = probes(&self.gateway.home(), &self.web.url(""), self.trust);
         let (first, rest) = probes.split_first().expect("there are some");
         let call = |reply: Reply, probe: &Probe| reply.and_tool(probe.tool, &probe.arguments);
@@ -414,7 +414,7 @@ impl Harness {
             true => asked.contains(word),
             false => asked.contains(if self.trust == "owner" { "sleeps at night" } else { "of Ann is green" }),
         });
-        Powers { tools, prompt: prompt.collect() }
+        GrantedAccess { tools, prompt: prompt.collect() }
     }
 
     /// Returns the first request of the turn that tried everything, and the results of its calls.
@@ -495,9 +495,9 @@ fn table(page: &mut String, head: &[&str], rows: &[(Vec<String>, Vec<bool>)]) {
 
 /// Renders the page from the program's behaviour.
 async fn trust_page() -> String {
-    let mut powers = Vec::new();
+    let mut granted = Vec::new();
     for (_, trust, kind) in COLUMNS {
-        powers.push(Harness::new(trust).await.powers(kind).await);
+        granted.push(Harness::new(trust).await.granted_access(kind).await);
     }
     let (mut names, mut commands) = (Vec::new(), Vec::new());
     for (_, trust, _) in COLUMNS.iter().filter(|(_, _, kind)| *kind == Kind::Sender) {
@@ -511,7 +511,7 @@ async fn trust_page() -> String {
     let columns: Vec<&str> = COLUMNS.iter().map(|(name, _, _)| *name).collect();
     let mut page = format!("{HEAD}\n## Tools\n\n");
     for (at, probe) in probes(Path::new("/"), "", "owner").iter().enumerate() {
-        let works = powers.iter().any(|powers| powers.tools[at]);
+        let works = granted.iter().any(|access| access.tools[at]);
         assert_eq!(works, !NOBODYS.contains(&probe.what), "{} {}", probe.tool, probe.what);
     }
     let probes = probes(Path::new("/"), "", "owner");
@@ -520,7 +520,7 @@ async fn trust_page() -> String {
         .enumerate()
         .map(|(at, probe)| {
             let name = vec![format!("`{}`", probe.tool), probe.what.to_owned()];
-            (name, powers.iter().map(|powers| powers.tools[at]).collect())
+            (name, granted.iter().map(|access| access.tools[at]).collect())
         })
         .collect();
     table(&mut page, &[&["tool", "what"], columns.as_slice()].concat(), &rows);
@@ -528,7 +528,7 @@ async fn trust_page() -> String {
     let rows: Vec<_> = PROMPT
         .iter()
         .enumerate()
-        .map(|(at, (what, _))| (vec![(*what).to_owned()], powers.iter().map(|powers| powers.prompt[at]).collect()))
+        .map(|(at, (what, _))| (vec![(*what).to_owned()], granted.iter().map(|access| access.prompt[at]).collect()))
         .collect();
     table(&mut page, &[&["part"], columns.as_slice()].concat(), &rows);
     page.push_str("\n## Slash commands\n\nJobs and sub-agents give none. `/history` is for the terminal.\n\n");

@@ -1,3 +1,5 @@
+-- user_version 33
+
 -- index approvals_pending on approvals
 CREATE INDEX approvals_pending ON approvals (expires_at) WHERE state = 'pending'
 

@@ -72,7 +72,7 @@ impl ChannelSubject for Mailbox {
         }
     }
 
-    async fn write_as_stranger(&self, text: &str) -> Option<WriteOutcome> {
+    async fn write_as_unlisted_sender(&self, text: &str) -> Option<WriteOutcome> {
         Some(self.deliver(&Draft::new("mallory@other.test", "a word", text)).await)
     }
 
@@ -84,7 +84,7 @@ impl ChannelSubject for Mailbox {
         format!("<{id}@people.test> {ADA}")
     }
 
-    async fn meet(&self, side: PeerBehaviour) -> Option<String> {
+    async fn set_peer_behaviour(&self, side: PeerBehaviour) -> Option<String> {
         // The replies to earlier messages arrive first and do not count here.
         self.smtp.wait_taken(self.inbox.get().expect("it was opened").accepted().len()).await;
         match side {

@@ -139,7 +139,7 @@ def definition(id, params):
         print("panic: no more memory", file=sys.stderr, flush=True)
         sys.exit(7)
     if MODE == "noise":
-        stdout.write(b"a line that is no header\n\nprinted without an end: ")
+        stdout.write(b"a line that is not a header\n\nprinted without an end: ")
     if MODE == "duplicates":
         answer(id, [])
         answer(id, found)

@@ -99,9 +99,9 @@ async fn an_entry_of_tools_that_fits_nothing_is_named() {
     let tools = vec!["echo", "gone*"];
     let gateway = Gateway::start(with_server(Setup::new(), "notes", "").set("mcp.notes.tools", tools)).await;
     listed(&gateway, "notes").await;
-    let expected = "mcp.notes.tools: \"gone*\" fits none of its tools";
+    let expected = "mcp.notes.tools: \"gone*\" matches none of the server's tools";
     assert_eq!(gateway.json(&["mcp", "list"]).await[0]["problems"], json!([expected]));
     let doctor = gateway.run(&["doctor"]).await.stdout;
     assert!(doctor.contains(expected), "{doctor}");
-    assert!(gateway.logs().contains("fits none of its tools"), "{}", gateway.logs());
+    assert!(gateway.logs().contains("matches none of the server's tools"), "{}", gateway.logs());
 }

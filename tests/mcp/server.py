@@ -96,7 +96,7 @@ def call(id, params):
         sys.stderr.write("printed " + given[::-1] + "\n")
         sys.stderr.flush()
     if MODE == "noise":
-        send_raw(b"a line that is no message")
+        send_raw(b"a line that is not a message")
         send_raw(b'{"level": "info", "message": "a log of another kind"}')
     if name == "fail":
         return send({"id": id, "result": {**text("it cannot be done: " + given), "isError": True}})

@@ -15,7 +15,7 @@ await story(
     await page.locator(".send-failed", { hasText: "The page sends it as soon as the gateway answers." }).waitFor();
     await say(page, "and now");
     await page.locator(".send-failed").nth(1).waitFor();
-    assert.equal(await page.getByText(/failed to fetch/i).count(), 0, "an error of the browser is no answer");
+    assert.equal(await page.getByText(/failed to fetch/i).count(), 0, "an error of the browser is not an answer");
     await ask("start");
     await until(page, "the connection", () => !document.querySelector(".connection-bar"));
     await waitText(page, "Paragraph 40.");

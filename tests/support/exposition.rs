@@ -115,13 +115,13 @@ fn check_family(name: &str, kind: &str) -> Result<(), String> {
         return Err("the name is not snake_case".to_owned());
     }
     if !["counter", "gauge", "histogram"].contains(&kind) {
-        return Err(format!("{kind:?} is no type"));
+        return Err(format!("{kind:?} is not a type"));
     }
     if name.ends_with("_total") != (kind == "counter") {
         return Err("counters end in _total, and nothing else does".to_owned());
     }
     if ["_bucket", "_sum", "_count", "_ms", "_millis", "_kb", "_mb"].iter().any(|suffix| name.ends_with(suffix)) {
-        return Err("the name ends in a reserved word or in a unit that is no base unit".to_owned());
+        return Err("the name ends in a reserved word or in a unit that is not a base unit".to_owned());
     }
     Ok(())
 }
@@ -136,7 +136,7 @@ fn sample(line: &str) -> Result<Sample, String> {
             let (label, after) = rest.split_once("=\"").ok_or("a label without a value")?;
             let is_name = |c: char| c.is_ascii_lowercase() || c == '_';
             if label.is_empty() || !label.chars().all(is_name) {
-                return Err(format!("{label:?} is no label's name"));
+                return Err(format!("{label:?} is not a label's name"));
             }
             let end = closing_quote(after).ok_or("a label's value without an end")?;
             if labels.insert(label.to_owned(), unescape(&after[..end], true)?).is_some() {
@@ -187,9 +187,9 @@ fn number(text: &str) -> Result<f64, String> {
     match text {
         "+Inf" => Ok(f64::INFINITY),
         _ if text.starts_with(|c: char| c.is_ascii_digit() || c == '-') => {
-            text.parse().map_err(|_| format!("{text:?} is no number"))
+            text.parse().map_err(|_| format!("{text:?} is not a number"))
         }
-        _ => Err(format!("{text:?} is no number")),
+        _ => Err(format!("{text:?} is not a number")),
     }
 }
 

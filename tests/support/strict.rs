@@ -152,7 +152,7 @@ pub fn schema(value: &Value, path: &str, depth: usize) -> Result<(), Fault> {
         Some(one) => vec![one],
     };
     if let Some(wrong) = types.iter().find(|kind| !kind.as_str().is_some_and(|kind| TYPES.contains(&kind))) {
-        return Err(format!("{path}.type: {wrong} is no type"));
+        return Err(format!("{path}.type: {wrong} is not a type"));
     }
     if types.iter().any(|kind| *kind == "array") && !map.contains_key("items") && !map.contains_key("prefixItems") {
         return Err(format!("{path}: array schema missing items"));
@@ -170,7 +170,7 @@ pub fn schema(value: &Value, path: &str, depth: usize) -> Result<(), Fault> {
         let known = map.get("properties").and_then(Value::as_object);
         for key in list {
             if !key.as_str().is_some_and(|key| known.is_some_and(|known| known.contains_key(key))) {
-                return Err(format!("{path}.required: {key} is no property"));
+                return Err(format!("{path}.required: {key} is not a property"));
             }
         }
     }
@@ -281,7 +281,7 @@ fn image(part: &Map<String, Value>, message: &Map<String, Value>, path: &str) ->
     let data = url.strip_prefix("data:image/").and_then(|rest| rest.split_once(";base64,"));
     match data {
         Some((kind, data)) => picture(kind, data, path),
-        None => Err(format!("{path}.content: {url:.40} is no data URL of an image")),
+        None => Err(format!("{path}.content: {url:.40} is not a data URL of an image")),
     }
 }
 
@@ -299,7 +299,7 @@ pub fn picture(kind: &str, data: &str, path: &str) -> Result<(), Fault> {
     {
         return Ok(());
     }
-    Err(format!("{path}: {data:.20} ({} characters) is no {kind} in base64", data.len()))
+    Err(format!("{path}: {data:.20} ({} characters) is not a {kind} in base64", data.len()))
 }
 
 /// Checks that an assistant message contains text or tool calls; returns the ids of its calls.

@@ -60,7 +60,7 @@ pub fn fuzz(args: &[&str]) -> Result<()> {
 }
 
 fn parse(seconds: &str) -> Result<u64> {
-    seconds.parse().with_context(|| format!("{seconds:?} is no number of seconds"))
+    seconds.parse().with_context(|| format!("{seconds:?} is not a number of seconds"))
 }
 
 /// Returns the names of the targets, each of which has seeds.

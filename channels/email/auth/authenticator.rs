@@ -2,10 +2,10 @@
 
 use super::authserv::{TrustedAuthserv, check_authserv};
 use super::automatic::automatic_reason;
-use super::unproven_content::{ProvenBy, unproven_content};
+use super::unproven_content::{ProofMethod, unproven_content};
 use super::verifier::{DnsVerifier, SenderProof};
 use crate::email::address::{AddressList, EmailAddress};
-use crate::email::config::{EmailConfig, NAME, StrangerPolicy, TrustBy};
+use crate::email::config::{EmailConfig, NAME, TrustMethod, UnlistedSenderPolicy};
 use crate::email::mail::ParsedMail;
 use crate::email::presets::preset_for_address;
 use crate::message::Trust;
@@ -30,9 +30,9 @@ pub struct SenderAuthenticator {
     own: Option<EmailAddress>,
     allowed: AddressList,
     lists: TrustLists,
-    trust: TrustBy,
+    trust: TrustMethod,
     authserv: TrustedAuthserv,
-    strangers: StrangerPolicy,
+    strangers: UnlistedSenderPolicy,
     verifier: DnsVerifier,
 }
 
@@ -63,15 +63,15 @@ impl SenderAuthenticator {
             Err(reason) => return SenderDecision::Ignore { reason },
         };
         let proof = match self.trust {
-            TrustBy::Authserv => self.prove_by_authserv(mail, &sender),
-            TrustBy::Verify => {
+            TrustMethod::Authserv => self.prove_by_authserv(mail, &sender),
+            TrustMethod::Verify => {
                 let proof = self.verifier.verify(raw, mail, &sender).await;
                 tracing::debug!(%sender, ?proof, "a sender was checked");
                 proof
             }
-            TrustBy::None if is_allowed => return self.accept(mail, &sender, ProvenBy::Signature),
+            TrustMethod::None if is_allowed => return self.accept(mail, &sender, ProofMethod::Signature),
             // The named person may not have written the mail, so the gateway sends nothing to that address.
-            TrustBy::None => return SenderDecision::Ignore { reason: stranger_reason(&sender) },
+            TrustMethod::None => return SenderDecision::Ignore { reason: unlisted_reason(&sender) },
         };
         self.decide(mail, &sender, is_allowed, proof)
     }
@@ -84,15 +84,15 @@ impl SenderAuthenticator {
             Err(reason) => return SenderDecision::Ignore { reason },
         };
         match self.trust {
-            TrustBy::Authserv => {
+            TrustMethod::Authserv => {
                 let proof = self.prove_by_authserv(mail, &sender);
                 self.decide(mail, &sender, is_allowed, proof)
             }
-            TrustBy::Verify | TrustBy::None if is_allowed => {
+            TrustMethod::Verify | TrustMethod::None if is_allowed => {
                 let reason = "only the whole mail could prove its sender".to_owned();
                 SenderDecision::Defer { sender: sender.to_string(), reason }
             }
-            TrustBy::Verify | TrustBy::None => SenderDecision::Ignore { reason: stranger_reason(&sender) },
+            TrustMethod::Verify | TrustMethod::None => SenderDecision::Ignore { reason: unlisted_reason(&sender) },
         }
     }
 
@@ -106,7 +106,7 @@ impl SenderAuthenticator {
 
     /// Returns true if the configured check proves the addresses of accepted senders.
     pub fn proves(&self) -> bool {
-        self.trust != TrustBy::None
+        self.trust != TrustMethod::None
     }
 
     /// Returns true if the reply to `sender` may go to `other`, an address that only the mail's Reply-To names. No server
@@ -114,8 +114,8 @@ impl SenderAuthenticator {
     /// sender is proven, addresses of the sender's domain may get it too, unless the domain is a provider's, where anybody
     /// can have an address.
     pub fn may_answer_to(&self, sender: &EmailAddress, other: &EmailAddress) -> bool {
-        let is_of_one_house = sender.domain() == other.domain() && preset_for_address(sender.as_str()).is_none();
-        self.allowed.names(other) || (self.proves() && is_of_one_house)
+        let is_same_domain = sender.domain() == other.domain() && preset_for_address(sender.as_str()).is_none();
+        self.allowed.names(other) || (self.proves() && is_same_domain)
     }
 
     /// Returns the sender of a mail that a person may have written, and whether the sender is allowed. The error is the
@@ -135,8 +135,8 @@ impl SenderAuthenticator {
             });
         };
         let is_allowed = self.allowed.contains(&sender);
-        if !is_allowed && self.strangers == StrangerPolicy::Ignore {
-            return Err(stranger_reason(&sender));
+        if !is_allowed && self.strangers == UnlistedSenderPolicy::Ignore {
+            return Err(unlisted_reason(&sender));
         }
         Ok((sender, is_allowed))
     }
@@ -151,7 +151,7 @@ impl SenderAuthenticator {
     fn decide(&self, mail: &ParsedMail, sender: &EmailAddress, is_allowed: bool, proof: SenderProof) -> SenderDecision {
         match proof {
             SenderProof::Proven(by) if is_allowed => self.accept(mail, sender, by),
-            SenderProof::Proven(_) => SenderDecision::Refuse { reason: stranger_reason(sender) },
+            SenderProof::Proven(_) => SenderDecision::Refuse { reason: unlisted_reason(sender) },
             SenderProof::Unknown(reason) if is_allowed => SenderDecision::Defer { sender: sender.to_string(), reason },
             SenderProof::Unknown(reason) | SenderProof::Unproven(reason) => {
                 SenderDecision::Ignore { reason: format!("{sender} is not proven to be its sender: {reason}") }
@@ -159,27 +159,27 @@ impl SenderAuthenticator {
         }
     }
 
-    fn accept(&self, mail: &ParsedMail, sender: &EmailAddress, proven_by: ProvenBy) -> SenderDecision {
+    fn accept(&self, mail: &ParsedMail, sender: &EmailAddress, proven_by: ProofMethod) -> SenderDecision {
         let unproven = unproven_content(mail, sender, proven_by);
         if let Some(reason) = &unproven {
             tracing::info!(%sender, reason, "the content of a mail is untrusted");
         }
         let author = if unproven.is_some() { Author::Unproven } else { self.trust.author() };
-        SenderDecision::Accept { trust: trust_of(author, self.standing(sender)) }
+        SenderDecision::Accept { trust: trust_of(author, self.listing(sender)) }
     }
 
-    fn standing(&self, sender: &EmailAddress) -> SenderListing {
-        listing_of(&self.lists.of(NAME), sender)
+    fn listing(&self, sender: &EmailAddress) -> SenderListing {
+        listing_of_address(&self.lists.of(NAME), sender)
     }
 }
 
-/// Returns the standing that the lists of this channel give a sender's address.
-pub fn standing_of(lists: &SenderLists, sender: &str) -> SenderListing {
-    EmailAddress::parse(sender).map_or(SenderListing::Unlisted, |sender| listing_of(lists, &sender))
+/// Returns how the lists of this channel name a sender's address.
+pub fn listing_of(lists: &SenderLists, sender: &str) -> SenderListing {
+    EmailAddress::parse(sender).map_or(SenderListing::Unlisted, |sender| listing_of_address(lists, &sender))
 }
 
-/// Returns the configured standing of an address. The lists may contain whole domains.
-fn listing_of(lists: &SenderLists, sender: &EmailAddress) -> SenderListing {
+/// Returns the configured listing of an address. The lists may contain whole domains.
+fn listing_of_address(lists: &SenderLists, sender: &EmailAddress) -> SenderListing {
     if lists.owners.iter().filter_map(|owner| EmailAddress::parse(owner)).any(|owner| owner == *sender) {
         SenderListing::Owner
     } else if AddressList::new(&lists.trusted).names(sender) {
@@ -189,6 +189,6 @@ fn listing_of(lists: &SenderLists, sender: &EmailAddress) -> SenderListing {
     }
 }
 
-fn stranger_reason(sender: &EmailAddress) -> String {
+fn unlisted_reason(sender: &EmailAddress) -> String {
     format!("{sender} is not in allow_from")
 }

@@ -3,7 +3,7 @@
 use super::authenticator::{SenderAuthenticator, SenderDecision};
 use super::verifier::DnsVerifier;
 use crate::email::address::EmailAddress;
-use crate::email::config::{EmailConfig, StrangerPolicy, TrustBy};
+use crate::email::config::{EmailConfig, TrustMethod, UnlistedSenderPolicy};
 use crate::email::mail::ParsedMail;
 use crate::email::parse::{ParseLimits, parse_mail};
 use crate::message::Trust;
@@ -19,7 +19,7 @@ fn list(entries: &[&str]) -> AllowList {
     AllowList::new(entries.iter().copied())
 }
 
-fn config(trust: TrustBy) -> EmailConfig {
+fn config(trust: TrustMethod) -> EmailConfig {
     EmailConfig {
         address: "dao@here.test".to_owned(),
         allow_from: list(&["ann@example.org", "bob@example.org", "@friends.test"]),
@@ -58,7 +58,7 @@ async fn decision_name(authenticator: &SenderAuthenticator, header: &str) -> &'s
 
 #[tokio::test]
 async fn the_header_decides_whether_a_sender_is_accepted() {
-    let authenticator = authenticator_of(&config(TrustBy::Authserv), &["owner@friends.test"]);
+    let authenticator = authenticator_of(&config(TrustMethod::Authserv), &["owner@friends.test"]);
     let friend = "Authentication-Results: mx2.here; dkim=pass header.d=friends.test\r\n";
     let table: &[(&str, &str, &str)] = &[
         ("trusted", &format!("{PROVEN}From: Ann <Ann@Example.org>\r\n"), "known"),
@@ -127,7 +127,7 @@ async fn the_header_decides_whether_a_sender_is_accepted() {
 
 #[tokio::test]
 async fn a_forwarded_mail_is_not_the_senders_own_text() {
-    let authenticator = authenticator_of(&config(TrustBy::Authserv), &[]);
+    let authenticator = authenticator_of(&config(TrustMethod::Authserv), &[]);
     let (raw, mut parsed) = mail(&format!("{PROVEN}From: ann@example.org\r\n"));
     parsed.is_forward = true;
     let decision = authenticator.authenticate(&raw, &parsed).await;
@@ -137,7 +137,7 @@ async fn a_forwarded_mail_is_not_the_senders_own_text() {
 
 #[tokio::test]
 async fn an_address_without_a_reply_is_named() {
-    let authenticator = authenticator_of(&config(TrustBy::Authserv), &[]);
+    let authenticator = authenticator_of(&config(TrustMethod::Authserv), &[]);
     for (from, expected) in [
         ("\"a b\"@example.org", "its address \"\\\"a b\\\"@example.org\" is one that"),
         ("a..b@example.org", "its address \"a..b@example.org\" is one that"),
@@ -152,8 +152,8 @@ async fn an_address_without_a_reply_is_named() {
 
 #[test]
 fn replies_go_to_addresses_that_owner_or_sender_domain_vouch_for() {
-    let proving = authenticator_of(&config(TrustBy::Authserv), &[]);
-    let believing = authenticator_of(&config(TrustBy::None), &[]);
+    let proving = authenticator_of(&config(TrustMethod::Authserv), &[]);
+    let believing = authenticator_of(&config(TrustMethod::None), &[]);
     for (sender, other, proven, believed) in [
         ("ann@example.org", "bob@example.org", true, true),
         ("ann@example.org", "carl@friends.test", true, true),
@@ -171,10 +171,10 @@ fn replies_go_to_addresses_that_owner_or_sender_domain_vouch_for() {
 
 #[tokio::test]
 async fn no_sender_is_allowed_by_default() {
-    let closed = EmailConfig { allow_from: AllowList::default(), ..config(TrustBy::Authserv) };
-    let no_id = EmailConfig { authserv_id: String::new(), ..config(TrustBy::Authserv) };
-    let believing = config(TrustBy::None);
-    let refusing = |trust| EmailConfig { strangers: StrangerPolicy::Refuse, ..config(trust) };
+    let closed = EmailConfig { allow_from: AllowList::default(), ..config(TrustMethod::Authserv) };
+    let no_id = EmailConfig { authserv_id: String::new(), ..config(TrustMethod::Authserv) };
+    let believing = config(TrustMethod::None);
+    let refusing = |trust| EmailConfig { strangers: UnlistedSenderPolicy::Refuse, ..config(trust) };
     let owner = ["ann@example.org"];
     let ann = format!("{PROVEN}From: ann@example.org\r\n");
     let carol = format!("{PROVEN}From: carol@example.org\r\n");
@@ -183,10 +183,10 @@ async fn no_sender_is_allowed_by_default() {
         ("without an id", &no_id, &ann, "ignored"),
         ("From alone", &believing, &ann, "untrusted"),
         ("From alone, a stranger", &believing, &carol, "ignored"),
-        ("a stranger is refused", &refusing(TrustBy::Authserv), &carol, "refused"),
-        ("a forged one is not", &refusing(TrustBy::Authserv), &"From: carol@example.org\r\n".to_owned(), "ignored"),
-        ("nor one that is believed", &refusing(TrustBy::None), &carol, "ignored"),
-        ("nor a machine", &refusing(TrustBy::Authserv), &format!("{carol}Precedence: bulk\r\n"), "ignored"),
+        ("a stranger is refused", &refusing(TrustMethod::Authserv), &carol, "refused"),
+        ("a forged one is not", &refusing(TrustMethod::Authserv), &"From: carol@example.org\r\n".to_owned(), "ignored"),
+        ("nor one that is believed", &refusing(TrustMethod::None), &carol, "ignored"),
+        ("nor a machine", &refusing(TrustMethod::Authserv), &format!("{carol}Precedence: bulk\r\n"), "ignored"),
     ] {
         assert_eq!(decision_name(&authenticator_of(config, &owner), header).await, expected, "{what}");
     }
@@ -196,7 +196,9 @@ async fn no_sender_is_allowed_by_default() {
 fn a_header_alone_is_verified_only_by_the_server() {
     let (_, parsed) = mail(&format!("{PROVEN}From: ann@example.org\r\n"));
     let (_, stranger) = mail(&format!("{PROVEN}From: carol@example.org\r\n"));
-    for (trust, expected) in [(TrustBy::Authserv, "accepted"), (TrustBy::Verify, "later"), (TrustBy::None, "later")] {
+    for (trust, expected) in
+        [(TrustMethod::Authserv, "accepted"), (TrustMethod::Verify, "later"), (TrustMethod::None, "later")]
+    {
         let authenticator = authenticator_of(&config(trust), &[]).verified_by(DnsVerifier::default());
         let found = match authenticator.authenticate_header(&parsed) {
             SenderDecision::Accept { .. } => "accepted",

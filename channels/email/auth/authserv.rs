@@ -19,7 +19,7 @@
 use super::alignment::aligned;
 use super::authentication_results::{AuthenticationResults, MethodResult, parse};
 use super::received::is_local_delivery;
-use super::unproven_content::ProvenBy;
+use super::unproven_content::ProofMethod;
 use crate::email::address::ascii_domain;
 use crate::email::config::EmailConfig;
 
@@ -55,7 +55,7 @@ pub fn check_authserv(
     headers: &[(String, String)],
     authserv: &TrustedAuthserv,
     domain: &str,
-) -> Result<ProvenBy, String> {
+) -> Result<ProofMethod, String> {
     if authserv.ids.is_empty() {
         return Err("no authserv_id is configured".to_owned());
     }
@@ -68,11 +68,11 @@ pub fn check_authserv(
     }
     let proofs: Vec<_> = top.results.iter().filter(|r| r.result == "pass" && proves_domain(r, domain)).collect();
     if proofs.iter().any(|r| r.method == "spf") {
-        return Ok(ProvenBy::Server);
+        return Ok(ProofMethod::Server);
     }
     if !proofs.is_empty() {
         // DMARC does not tell by what it passed.
-        return Ok(ProvenBy::Signature);
+        return Ok(ProofMethod::Signature);
     }
     Err(format!("neither DMARC nor an aligned DKIM or SPF passed: {}", summary(&trusted)))
 }
@@ -292,9 +292,9 @@ mod tests {
         let deep = owned(&[BY_LMTP, BY_MX, BY_MX, PASS]);
         assert_eq!(topmost_results(&deep), Some(TopmostResults { id: "mx.here".to_owned(), depth: 2 }));
         for (results, expected) in [
-            ("mx.here; dmarc=pass header.from=example.org", ProvenBy::Signature),
-            ("mx.here; dkim=pass header.d=example.org; spf=pass smtp.mailfrom=evil.test", ProvenBy::Signature),
-            ("mx.here; dmarc=pass header.from=example.org; spf=pass smtp.mailfrom=example.org", ProvenBy::Server),
+            ("mx.here; dmarc=pass header.from=example.org", ProofMethod::Signature),
+            ("mx.here; dkim=pass header.d=example.org; spf=pass smtp.mailfrom=evil.test", ProofMethod::Signature),
+            ("mx.here; dmarc=pass header.from=example.org; spf=pass smtp.mailfrom=example.org", ProofMethod::Server),
         ] {
             let headers = owned(&[(AR, results), BY_MX]);
             assert_eq!(check_authserv(&headers, &authserv(&["mx.here"], 0), "example.org"), Ok(expected), "{results}");

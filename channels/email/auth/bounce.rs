@@ -4,6 +4,7 @@ use uuid::Uuid;
 
 use crate::email::mail::ParsedMail;
 use crate::email::message_id::own_message_id;
+use crate::text::beginning;
 
 /// How much of a report is read, in bytes. The status precedes the returned mail, whose header precedes its text.
 const MAX_READ: usize = 256 << 10;
@@ -88,7 +89,7 @@ fn fields(text: &str) -> Vec<(String, String)> {
 }
 
 fn cut_field(text: &str) -> &str {
-    &text[..text.floor_char_boundary(MAX_FIELD)]
+    beginning(text, MAX_FIELD)
 }
 
 fn first_word(value: &str) -> &str {

@@ -20,6 +20,6 @@ mod authenticator_tests;
 #[cfg(test)]
 pub mod verifier_tests;
 
-pub use authenticator::{SenderAuthenticator, SenderDecision, standing_of};
+pub use authenticator::{SenderAuthenticator, SenderDecision, listing_of};
 pub use authserv::{TopmostResults, TrustedAuthserv, check_authserv, topmost_results};
 pub use bounce::{Bounce, classify_bounce};

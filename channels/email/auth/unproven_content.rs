@@ -16,7 +16,7 @@ pub const SINGLE_FIELDS: &[&str] = &[
 
 /// What proves the sender of a mail, and with it how much of the mail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ProvenBy {
+pub enum ProofMethod {
     /// A server of the sender's domain sent the mail (SPF), with this header.
     Server,
     /// A signature of the sender's domain (DKIM). Anybody may have sent the mail on, with changes in all fields that the
@@ -25,7 +25,7 @@ pub enum ProvenBy {
 }
 
 /// Returns the reason why the content of a proven mail may not be its sender's; `None` if it is.
-pub fn unproven_content(mail: &ParsedMail, sender: &EmailAddress, proven_by: ProvenBy) -> Option<String> {
+pub fn unproven_content(mail: &ParsedMail, sender: &EmailAddress, proven_by: ProofMethod) -> Option<String> {
     if mail.is_forward {
         return Some("it forwards or quotes a text of others".to_owned());
     }
@@ -38,7 +38,7 @@ pub fn unproven_content(mail: &ParsedMail, sender: &EmailAddress, proven_by: Pro
     }
     // The servers of a provider also send what its users receive and forward.
     let is_providers = preset_for_address(sender.as_str()).is_some();
-    if proven_by == ProvenBy::Server && !is_providers {
+    if proven_by == ProofMethod::Server && !is_providers {
         return None;
     }
     // Others may have added signatures, so all of them must cover a field. A mail without any was proven by the server
@@ -82,22 +82,22 @@ mod tests {
         let sender = EmailAddress::parse("ann@example.org").unwrap();
         let retyped = format!("Subject: x\r\nContent-Type: text/html\r\n{FULL}");
         for (by, header, expected) in [
-            (ProvenBy::Signature, FULL, None),
-            (ProvenBy::Signature, "Subject: x\r\n", None),
-            (ProvenBy::Signature, &format!("Subject: x\r\n{FULL}"), None),
-            (ProvenBy::Signature, &format!("Subject: x\r\n{WEAK}"), Some("Subject")),
-            (ProvenBy::Signature, &format!("Subject: x\r\n{FULL}{WEAK}"), Some("Subject")),
-            (ProvenBy::Signature, "Subject: x\r\nDKIM-Signature: unreadable\r\n", Some("Subject")),
-            (ProvenBy::Server, &format!("Subject: x\r\n{WEAK}"), None),
-            (ProvenBy::Signature, &retyped, None),
-            (ProvenBy::Signature, &retyped.replace("Content-Type:content", "content"), Some("Content-Type")),
-            (ProvenBy::Server, &retyped.replace("Content-Type:content", "content"), None),
-            (ProvenBy::Server, "Subject: x\r\nSUBJECT : y\r\n", Some("more than one subject")),
-            (ProvenBy::Server, "Reply-To: a@b.c\r\nReply-To: a@b.c\r\n", Some("more than one reply-to")),
-            (ProvenBy::Server, "Resent-From: Ann <Ann@example.org>\r\n", None),
-            (ProvenBy::Server, "Resent-From: eve@evil.test\r\n", Some("Resent-From")),
-            (ProvenBy::Server, "Resent-From:\r\n", Some("Resent-From")),
-            (ProvenBy::Server, "Subject: Fwd: x\r\n", Some("forwards")),
+            (ProofMethod::Signature, FULL, None),
+            (ProofMethod::Signature, "Subject: x\r\n", None),
+            (ProofMethod::Signature, &format!("Subject: x\r\n{FULL}"), None),
+            (ProofMethod::Signature, &format!("Subject: x\r\n{WEAK}"), Some("Subject")),
+            (ProofMethod::Signature, &format!("Subject: x\r\n{FULL}{WEAK}"), Some("Subject")),
+            (ProofMethod::Signature, "Subject: x\r\nDKIM-Signature: unreadable\r\n", Some("Subject")),
+            (ProofMethod::Server, &format!("Subject: x\r\n{WEAK}"), None),
+            (ProofMethod::Signature, &retyped, None),
+            (ProofMethod::Signature, &retyped.replace("Content-Type:content", "content"), Some("Content-Type")),
+            (ProofMethod::Server, &retyped.replace("Content-Type:content", "content"), None),
+            (ProofMethod::Server, "Subject: x\r\nSUBJECT : y\r\n", Some("more than one subject")),
+            (ProofMethod::Server, "Reply-To: a@b.c\r\nReply-To: a@b.c\r\n", Some("more than one reply-to")),
+            (ProofMethod::Server, "Resent-From: Ann <Ann@example.org>\r\n", None),
+            (ProofMethod::Server, "Resent-From: eve@evil.test\r\n", Some("Resent-From")),
+            (ProofMethod::Server, "Resent-From:\r\n", Some("Resent-From")),
+            (ProofMethod::Server, "Subject: Fwd: x\r\n", Some("forwards")),
         ] {
             let mail = parse_mail(format!("{header}\r\nHello").as_bytes(), &ParseLimits::default());
             let found = unproven_content(&mail, &sender, by);
@@ -106,6 +106,9 @@ mod tests {
         }
         let mail = parse_mail(format!("Subject: x\r\n{WEAK}\r\nHello").as_bytes(), &ParseLimits::default());
         let of_provider = EmailAddress::parse("ann@gmail.com").unwrap();
-        assert!(unproven_content(&mail, &of_provider, ProvenBy::Server).is_some(), "a provider forwards for everybody");
+        assert!(
+            unproven_content(&mail, &of_provider, ProofMethod::Server).is_some(),
+            "a provider forwards for everybody"
+        );
     }
 }

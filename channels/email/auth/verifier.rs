@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 
 use super::alignment::{aligned, related};
 use super::received::smtp_peer;
-use super::unproven_content::{ProvenBy, SINGLE_FIELDS};
+use super::unproven_content::{ProofMethod, SINGLE_FIELDS};
 use crate::email::address::{EmailAddress, ascii_domain};
 use crate::email::mail::ParsedMail;
 
@@ -29,7 +29,7 @@ const TESTING: u64 = 0x10;
 /// The result of checking a mail's From.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SenderProof {
-    Proven(ProvenBy),
+    Proven(ProofMethod),
     /// The check failed for the given reason.
     Unproven(String),
     /// The check was not possible for the given reason; it may succeed later.
@@ -162,7 +162,7 @@ fn conclude(
     spf: &SpfOutput,
     dmarc: &DmarcOutput,
 ) -> SenderProof {
-    let by_dmarc = [(dmarc.spf_result(), ProvenBy::Server), (dmarc.dkim_result(), ProvenBy::Signature)];
+    let by_dmarc = [(dmarc.spf_result(), ProofMethod::Server), (dmarc.dkim_result(), ProofMethod::Signature)];
     if let Some((_, by)) = by_dmarc.iter().find(|(result, _)| **result == DmarcResult::Pass) {
         return SenderProof::Proven(*by);
     }
@@ -180,10 +180,10 @@ fn conclude(
     };
     let sent = aligned(domain, mail_from);
     if sent && spf.result() == SpfResult::Pass {
-        return SenderProof::Proven(ProvenBy::Server);
+        return SenderProof::Proven(ProofMethod::Server);
     }
     if signed(|result| *result == DkimResult::Pass) {
-        return SenderProof::Proven(ProvenBy::Signature);
+        return SenderProof::Proven(ProofMethod::Signature);
     }
     if signed(|result| matches!(result, DkimResult::TempError(_))) || (sent && spf.result() == SpfResult::TempError) {
         return SenderProof::Unknown(format!("{domain} could not be asked for its DKIM or SPF record"));

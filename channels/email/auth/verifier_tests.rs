@@ -14,10 +14,10 @@ use mail_auth::hickory_resolver::proto::rr::{RData, Record, RecordType};
 use tokio::net::UdpSocket;
 
 use super::authenticator::{SenderAuthenticator, SenderDecision};
-use super::unproven_content::ProvenBy;
+use super::unproven_content::ProofMethod;
 use super::verifier::{DnsVerifier, SenderProof};
 use crate::email::address::EmailAddress;
-use crate::email::config::{EmailConfig, TrustBy};
+use crate::email::config::{EmailConfig, TrustMethod};
 use crate::email::parse::{ParseLimits, parse_mail};
 use crate::message::Trust;
 use crate::trust::{AllowList, SenderLists, TrustLists};
@@ -141,8 +141,8 @@ async fn a_domain_vouches_for_its_mail() {
         let mail = parse_mail(raw, &ParseLimits::default());
         let proof = verifier(records).await.verify(raw, &mail, &from).await;
         let found = match &proof {
-            SenderProof::Proven(ProvenBy::Signature) => "proven",
-            SenderProof::Proven(ProvenBy::Server) => "sent",
+            SenderProof::Proven(ProofMethod::Signature) => "proven",
+            SenderProof::Proven(ProofMethod::Server) => "sent",
             SenderProof::Unproven(_) => "not",
             SenderProof::Unknown(_) => "unknown",
         };
@@ -156,7 +156,7 @@ async fn fields_that_others_add_to_a_signed_mail_do_not_give_orders() {
     const MAIL: &str = "From: ann@example.org\r\nTo: bob@example.net\r\nSubject: Hello\r\nMessage-ID: <1@x>\r\n\
                         Content-Type: multipart/mixed; boundary=b\r\n\r\n--b\r\nContent-Type: text/plain\r\n\r\nHello\r\n--b--\r\n";
     let config = EmailConfig {
-        trust: TrustBy::Verify,
+        trust: TrustMethod::Verify,
         allow_from: AllowList::new(["ann@example.org"]),
         ..EmailConfig::default()
     };

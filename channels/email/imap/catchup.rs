@@ -30,6 +30,9 @@ const NO_POSITION: MailPosition = MailPosition { uid_validity: 0, uid: 0 };
 impl MailboxReader {
     /// Stores the time from which mails are answered: at the first start, and at the first start with another account, whose
     /// mailbox has other positions. `began` is the time of the start; a slow server does not delay it.
+    ///
+    /// # Errors
+    /// The notes cannot be read or written.
     pub fn begin(&mut self, began: Timestamp) -> Result<(), ImapError> {
         let account = self.load_note(NOTE_ACCOUNT)?;
         let is_other = account.as_ref().is_some_and(|known| *known != self.settings.account);
@@ -57,6 +60,9 @@ impl MailboxReader {
     }
 
     /// Finds the position where reading continues. Returns the scan that must run first, if any.
+    ///
+    /// # Errors
+    /// The mailbox has no UIDVALIDITY, the connection fails, or the position cannot be read or written.
     pub fn resume(
         &mut self,
         session: &mut ImapSession,
@@ -64,7 +70,7 @@ impl MailboxReader {
     ) -> Result<Option<BacklogScan>, ImapError> {
         let uid_validity = selected
             .uid_validity
-            .ok_or_else(|| ImapError::Rejected("the mailbox has no lasting numbers (UIDVALIDITY)".to_owned()))?;
+            .ok_or_else(|| ImapError::Rejected("the mailbox reports no UIDVALIDITY".to_owned()))?;
         let last = match selected.uid_next {
             Some(next) => next.saturating_sub(1),
             None => session.search("UID *")?.last().copied().unwrap_or(0),
@@ -109,6 +115,9 @@ impl MailboxReader {
     }
 
     /// Scans the mailbox: marks the mails that were accepted earlier and hands over the others.
+    ///
+    /// # Errors
+    /// The search or a fetch fails, or the position cannot be written.
     pub fn catch_up(&mut self, session: &mut ImapSession, scan: &BacklogScan) -> Result<(), ImapError> {
         if self.position.uid < scan.last_uid {
             for uid in session.search(&scan.query(self.position.uid))? {
@@ -126,6 +135,9 @@ impl MailboxReader {
     }
 
     /// Marks the mails that were accepted just before the process ended.
+    ///
+    /// # Errors
+    /// The connection fails. A mail that cannot be fetched or marked is skipped.
     pub fn recover_marks(&mut self, session: &mut ImapSession) -> Result<(), ImapError> {
         let unmarked = match self.settings.done {
             DoneAction::Seen => "UNSEEN",

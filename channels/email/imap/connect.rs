@@ -84,7 +84,7 @@ fn read_greeting(stream: &ImapStream, server: &MailServer) -> Result<(), ImapErr
         }
         _ => {
             let greeting = display_line(&line);
-            Err(ImapError::Protocol(format!("this is no IMAP server; its first line is: {greeting}")))
+            Err(ImapError::Protocol(format!("this is not an IMAP server; its first line is: {greeting}")))
         }
     }
 }

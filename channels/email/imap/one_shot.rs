@@ -108,8 +108,8 @@ fn probe_mailboxes(account: &Account, mailboxes: &[String], handle: &Handle) -> 
         findings.push(match session.examine(mailbox) {
             Ok(selected) if selected.uid_validity.is_none() => Finding::fail(
                 "mailbox",
-                format!("{mailbox} has no UIDVALIDITY, so its mail has no lasting numbers"),
-                "choose another mailbox or another server: without lasting numbers, mail would be answered twice",
+                format!("{mailbox} reports no UIDVALIDITY, so its mails have no permanent ids"),
+                "choose another mailbox or server: without permanent ids, a mail could be answered twice",
             ),
             Ok(_) => Finding::ok("mailbox", format!("{mailbox} can be opened")),
             Err(error) => Finding::fail(

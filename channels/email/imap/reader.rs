@@ -161,6 +161,9 @@ impl MailboxReader {
 
     /// Hands over one mail and retries until it is accepted. During a `scan`, skips a mail that is too old, and only marks
     /// a mail that was accepted before.
+    ///
+    /// # Errors
+    /// The connection fails. A mail that cannot be accepted is not an error: it is offered again, or skipped.
     pub fn offer(&mut self, session: &mut ImapSession, uid: u32, scan: Option<&BacklogScan>) -> Result<(), ImapError> {
         let (first, longest) = self.settings.timings.retry;
         let mut backoff = Backoff::new(first, longest);
@@ -234,6 +237,9 @@ impl MailboxReader {
     }
 
     /// Returns the earlier outcome of a mail with this header; `None` if the mail is new.
+    ///
+    /// # Errors
+    /// The earlier outcome cannot be read from the gateway's store.
     pub fn known(&self, header: &[u8]) -> Result<Option<IntakeOutcome>, Refusal> {
         self.context.handle.block_on(self.intake.known(header))
     }
@@ -293,6 +299,9 @@ impl MailboxReader {
     }
 
     /// Marks or moves an accepted mail. The mail is stored already, so a failure here must not cause a second acceptance.
+    ///
+    /// # Errors
+    /// The connection fails. A mark that the server rejects is logged only.
     pub fn mark(&mut self, session: &mut ImapSession, uid: u32) -> Result<(), ImapError> {
         let marked = match self.settings.done {
             DoneAction::Keep => Ok(()),
@@ -313,6 +322,9 @@ impl MailboxReader {
     }
 
     /// Marks the accepted mails that earlier connections could not mark.
+    ///
+    /// # Errors
+    /// The connection fails; the remaining mails stay in the list.
     pub fn mark_pending(&mut self, session: &mut ImapSession) -> Result<(), ImapError> {
         // One at a time: a mail that cannot be marked goes to the end, and the others stay in the list even after an error.
         for _ in 0..self.unmarked.len() {

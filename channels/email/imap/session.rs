@@ -192,6 +192,9 @@ impl ImapSession {
     }
 
     /// Fetches a mail in parts. `size` is the reported size, which is only a hint; `max` is the limit in bytes.
+    ///
+    /// # Errors
+    /// The server rejects the request, or the connection fails. A mail that is missing or too large is not an error.
     pub fn fetch_mail(&mut self, uid: u32, size: u64, max: u64) -> Result<FetchOutcome, ImapError> {
         let mut mail = Vec::with_capacity(usize::try_from(size.min(max)).unwrap_or(0));
         // A server may send less than requested, so the number of parts is limited too.
@@ -230,6 +233,9 @@ impl ImapSession {
 
     /// Moves a mail to another mailbox, which is created if it is missing. Without MOVE (RFC 6851) and UIDPLUS (RFC 4315), the
     /// original stays, marked as deleted: EXPUNGE would also remove mails that other clients have marked.
+    ///
+    /// # Errors
+    /// The server rejects the copy or the deletion, or the mailbox cannot be created; or the connection fails.
     pub fn move_to(&mut self, uid: u32, mailbox: &str) -> Result<(), ImapError> {
         match self.try_move(uid, mailbox) {
             Err(ImapError::Rejected(_)) if self.create(mailbox).is_ok() => self.try_move(uid, mailbox),
@@ -255,6 +261,9 @@ impl ImapSession {
     }
 
     /// Creates a mailbox unless it can be opened.
+    ///
+    /// # Errors
+    /// The server rejects the new mailbox, or the connection fails.
     pub fn ensure(&mut self, mailbox: &str) -> Result<(), ImapError> {
         match self.examine(mailbox) {
             Err(ImapError::Rejected(_)) => self.create(mailbox),
@@ -263,6 +272,9 @@ impl ImapSession {
     }
 
     /// Stores a mail in a mailbox, marked as read. Creates the mailbox if it is missing.
+    ///
+    /// # Errors
+    /// The server rejects the mail, or the mailbox cannot be created; or the connection fails.
     pub fn append(&mut self, mailbox: &str, mail: &[u8]) -> Result<(), ImapError> {
         match self.try_append(mailbox, mail) {
             Err(ImapError::Rejected(_)) if self.create(mailbox).is_ok() => self.try_append(mailbox, mail),

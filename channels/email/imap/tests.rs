@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 use super::testing::{ScriptedImapServer, ServerReply, WatchFixture};
 use crate::email::account::Account;
 use crate::email::config::{DoneAction, Tls};
-use crate::settings::{ByteSize, Span};
+use crate::settings::{ByteSize, HumanDuration};
 
 /// A reply of the server, and the expected result.
 type Case<A> = (fn() -> ServerReply, A);
@@ -81,7 +81,7 @@ async fn older_mail_is_taken_as_far_back_as_the_backlog() {
     server.deliver_at("ancient", " 1-Jan-2001 12:00:00 +0800");
     server.deliver("fresh");
     let mut fixture = WatchFixture::new(&server);
-    fixture.config.backlog = Span::from_secs(3_600);
+    fixture.config.backlog = HumanDuration::from_secs(3_600);
     let fixture = Arc::new(fixture);
     let _running = fixture.start();
     fixture.log.until(1, "IDLE").await;
@@ -317,7 +317,7 @@ async fn a_server_that_refuses_idle_is_polled() {
         let server =
             ScriptedImapServer::start(at_first("IDLE", u32::MAX, move || ServerReply::Text(no_idle.to_owned())));
         let mut fixture = WatchFixture::new(&server);
-        fixture.config.poll_interval = Span::from_millis(20);
+        fixture.config.poll_interval = HumanDuration::from_millis(20);
         let fixture = Arc::new(fixture);
         let _running = fixture.start();
         fixture.log.until(4, "UID SEARCH").await;
@@ -503,7 +503,7 @@ async fn a_refused_login_names_its_reason() {
     let busy = ScriptedImapServer::greeting("* BYE too many connections\r\n", no_fault);
     assert!(fails(busy, |_| {}).await.contains("too many connections"));
     let other = ScriptedImapServer::greeting("220 smtp.example.test ESMTP\r\n", no_fault);
-    assert!(fails(other, |_| {}).await.contains("no IMAP server"));
+    assert!(fails(other, |_| {}).await.contains("not an IMAP server"));
 }
 
 #[tokio::test]

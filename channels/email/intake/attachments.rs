@@ -16,6 +16,10 @@ use crate::message::SessionKey;
 const SAVE_AGAIN: Duration = Duration::from_secs(30);
 
 /// Saves the files and the removed text of a mail.
+///
+/// # Errors
+/// [`IntakeError::Failed`] if the mail itself is the cause; else [`IntakeError::Refused`], so that the mail is offered
+/// again.
 pub async fn save_attachments(
     files: Arc<AttachmentFolder>,
     session: SessionKey,

@@ -47,6 +47,9 @@ struct IntakeFailures {
 }
 
 /// Counts a failure. After the last permitted one, skips the mail and notifies the owner.
+///
+/// # Errors
+/// The refusal of the gateway, or the count of failures cannot be read or written; the mail is offered again.
 pub async fn record_failure(
     notes: &MailNotes,
     texts: &NoticeTexts,

@@ -3,7 +3,7 @@
 use uuid::Uuid;
 
 use super::tests::IntakeFixture;
-use crate::email::config::{EmailConfig, TrustBy};
+use crate::email::config::{EmailConfig, TrustMethod};
 use crate::email::intake::NOTE_AGES;
 use crate::email::mail::IntakeOutcome;
 use crate::email::mail::ReplyContext;
@@ -14,7 +14,7 @@ const ANN: &str = "ann@example.org";
 const OUTBOX: Uuid = Uuid::from_u128(0x0192_f0c1_2345_7abc_8def_0123_4567_89ab);
 
 fn unproven(config: &mut EmailConfig) {
-    config.trust = TrustBy::None;
+    config.trust = TrustMethod::None;
 }
 
 #[tokio::test]

@@ -1,11 +1,9 @@
 //! Accepts mails: parses and authenticates each, finds its thread, and hands it over to the inbox. A failing mail does not
 //! block the mails after it.
 
-use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use futures_util::FutureExt;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use tokio::sync::Mutex;
@@ -19,7 +17,7 @@ use super::quota::{HourlyQuota, QuotaState};
 use super::reply_context::{readers, replies_elsewhere, reply_context};
 use crate::attachment_folder::AttachmentFolder;
 use crate::email::address::EmailAddress;
-use crate::email::auth::{Bounce, SenderAuthenticator, SenderDecision, classify_bounce, standing_of};
+use crate::email::auth::{Bounce, SenderAuthenticator, SenderDecision, classify_bounce, listing_of};
 use crate::email::config::{EmailConfig, NAME};
 use crate::email::mail::{FetchedContent, FetchedMail, Intake, IntakeOutcome, ParsedMail, ReplyContext};
 use crate::email::parse::{ParseLimits, parse_mail};
@@ -28,14 +26,14 @@ use crate::email::texts::NoticeTexts;
 use crate::email::threads::{Correspondents, MailThread, ReferencedId, hash, match_thread};
 use crate::inbox::{AcceptExtras, Inbox, Note, Refusal};
 use crate::message::{InboundMessage, Trust};
-use crate::text::{fill, format_size, panic_message};
+use crate::text::{catch_panic, fill, format_size};
 use crate::trust::{SenderListing, TrustLists};
 
 const DAY: i64 = 24 * 3_600;
 /// The maximum number of refusals to unknown senders in a day, for all senders together.
 const MAX_REFUSALS: u32 = 100;
 /// The note key of the day's refusal count; it cannot be an address.
-const ALL_STRANGERS: &str = "all";
+const ALL_SENDERS: &str = "all";
 /// The reason to skip a mail whose sender has unsubscribed.
 const UNSUBSCRIBED_REASON: &str = "its sender has unsubscribed";
 
@@ -264,7 +262,7 @@ impl MailIntake {
         if last.is_some_and(|(at, _)| now.as_second() - at < DAY) {
             return self.skip(arrived, &format!("{reason}, and got a refusal today")).await;
         }
-        let all = self.notes.read::<RefusalCount>(REFUSED, ALL_STRANGERS).await?;
+        let all = self.notes.read::<RefusalCount>(REFUSED, ALL_SENDERS).await?;
         let mut all = all.map(|(all, _)| all).filter(|all| now.as_second() - all.since < DAY).unwrap_or_default();
         if all.count == 0 {
             all.since = now.as_second();
@@ -275,7 +273,7 @@ impl MailIntake {
         tracing::info!(sender = identity.sender, reason, "a mail is refused");
         let notes = vec![
             self.notes.write(REFUSED, &identity.sender, &now.as_second()),
-            self.notes.write(REFUSED, ALL_STRANGERS, &all),
+            self.notes.write(REFUSED, ALL_SENDERS, &all),
         ];
         // The mail of an unknown sender begins a new thread, whatever it references.
         let sender = Correspondents { sender: identity.sender.clone(), readers: Vec::new() };
@@ -391,7 +389,7 @@ impl MailIntake {
 
     /// Returns true if two addresses are the same, or both are the owner's.
     fn is_one_person(&self, one: &str, other: &str) -> bool {
-        let is_owner = |address: &str| standing_of(&self.lists.of(NAME), address) == SenderListing::Owner;
+        let is_owner = |address: &str| listing_of(&self.lists.of(NAME), address) == SenderListing::Owner;
         one == other || (is_owner(one) && is_owner(other))
     }
 
@@ -437,10 +435,9 @@ impl Intake for MailIntake {
                 FetchedContent::TooLarge { size, header } => self.take_header(&arrived, &header, size).await,
             }
         };
-        let taking = AssertUnwindSafe(taking).catch_unwind().await;
-        let taken = taking.unwrap_or_else(|panic| {
-            Err(IntakeError::Failed(format!("a fault inside daoyou: {}", panic_message(&*panic))))
-        });
+        let taken = catch_panic(taking)
+            .await
+            .unwrap_or_else(|panic| Err(IntakeError::Failed(format!("a fault inside daoyou: {panic}"))));
         match taken {
             Ok(outcome) => Ok(outcome),
             Err(error) => record_failure(&self.notes, self.texts, (self.clock)(), error, &arrived, &header).await,

@@ -81,6 +81,9 @@ impl MailNotes {
     }
 
     /// Returns a note and the time of its last change. An unreadable note counts as missing and is overwritten.
+    ///
+    /// # Errors
+    /// The note cannot be read from the gateway's store.
     pub async fn read<T: DeserializeOwned>(&self, kind: &str, key: &str) -> Result<Option<(T, Timestamp)>, Refusal> {
         let note = self.inbox.note(NAME, kind, key).await?;
         Ok(note.and_then(|note| Some((serde_json::from_str(&note.value).ok()?, note.at))))

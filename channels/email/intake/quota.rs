@@ -16,7 +16,8 @@ pub struct HourlyQuota {
     /// The arrival times, in Unix seconds.
     times: Vec<i64>,
     /// The time of the last notice to the sender about the limit, in Unix seconds.
-    told: Option<i64>,
+    #[serde(rename = "told")]
+    notified_at: Option<i64>,
 }
 
 /// The state of a quota: whether one more mail may be answered.
@@ -37,8 +38,8 @@ impl HourlyQuota {
             return QuotaState::Free;
         }
         // At most one notice a day: a steady flood must not cause one every hour.
-        match self.told {
-            Some(told) if is_near(told, at, DAY) => QuotaState::UsedUp,
+        match self.notified_at {
+            Some(notified_at) if is_near(notified_at, at, DAY) => QuotaState::UsedUp,
             _ => QuotaState::UsedUpUnnotified,
         }
     }
@@ -54,7 +55,7 @@ impl HourlyQuota {
 
     /// Records that the sender was notified.
     pub fn mark_notified(&mut self, at: Timestamp) {
-        self.told = Some(at.as_second());
+        self.notified_at = Some(at.as_second());
     }
 }
 

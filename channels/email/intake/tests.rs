@@ -10,7 +10,7 @@ use crate::attachment_folder::AttachmentFolder;
 use crate::conformance::{ScriptedAnswer, ScriptedInbox};
 use crate::email::auth::SenderAuthenticator;
 use crate::email::auth::verifier_tests::with_failing_dns;
-use crate::email::config::{ATTACHMENTS, EmailConfig, StrangerPolicy, TrustBy};
+use crate::email::config::{ATTACHMENTS, EmailConfig, TrustMethod, UnlistedSenderPolicy};
 use crate::email::mail::{FetchedContent, FetchedMail, Intake, IntakeOutcome, ReplyContext};
 use crate::email::message_id::message_id;
 use crate::email::texts::NoticeTexts;
@@ -281,7 +281,7 @@ async fn unsubscribed_senders_get_no_mail_until_they_subscribe() {
 
 #[tokio::test]
 async fn strangers_are_refused_once_a_day() {
-    let fixture = IntakeFixture::new(|config| config.strangers = StrangerPolicy::Refuse);
+    let fixture = IntakeFixture::new(|config| config.strangers = UnlistedSenderPolicy::Refuse);
     let refused = NoticeTexts::of(Language::En).refused.to_owned();
     fixture
         .take("eve@evil.test", "Message-ID: <1@x>\r\nReferences: <0@x>\r\nSubject: Hello\r\n", "secret")
@@ -384,7 +384,7 @@ async fn attachments_are_saved_before_the_message_is_accepted() {
 
 #[tokio::test]
 async fn a_temporary_authentication_failure_is_retried_for_a_limited_time() {
-    let verifying = |config: &mut EmailConfig| config.trust = TrustBy::Verify;
+    let verifying = |config: &mut EmailConfig| config.trust = TrustMethod::Verify;
     let mut fixture = IntakeFixture::new(verifying);
     let mut config = EmailConfig { allow_from: AllowList::new(["*"]), ..EmailConfig::default() };
     verifying(&mut config);
@@ -425,7 +425,7 @@ async fn an_oversized_mail_is_refused_to_an_authenticated_sender() {
     assert!(fixture.inbox.notices().is_empty());
     fixture.offer(another).await.unwrap();
     assert!(fixture.replies()[0].contains("more mails than the 1"), "these are counted, too");
-    for trust in [TrustBy::Verify, TrustBy::None] {
+    for trust in [TrustMethod::Verify, TrustMethod::None] {
         let fixture = IntakeFixture::new(|config| config.trust = trust);
         assert_eq!(fixture.offer(large()).await, Ok(IntakeOutcome::Skipped));
         let notices = fixture.inbox.notices();

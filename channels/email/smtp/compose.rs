@@ -16,7 +16,7 @@ use crate::email::message_id;
 use crate::email::subject::{new_subject, reply_subject};
 use crate::email::texts::MailTexts;
 use crate::message::{Attachment, OutboundMessage};
-use crate::text::{fill, format_size, one_line};
+use crate::text::{beginning, fill, format_size, one_line};
 
 /// The largest mail after encoding, in bytes. The large providers accept no more.
 pub const MAX_MAIL: u64 = 25_000_000;
@@ -84,7 +84,7 @@ impl MailComposer {
         let thread = answered_thread(message, context)?;
         let (to, cc) = self.recipients(message, thread)?;
         let content = normalize_text(&message.content);
-        let (content, is_cut) = cut_text(&content, MAX_TEXT);
+        let (content, is_cut) = (beginning(&content, MAX_TEXT), content.len() > MAX_TEXT);
         let text_room = u64::try_from(content.len()).unwrap_or(u64::MAX).saturating_mul(6).saturating_add(20_000);
         // Base64 turns three bytes into four and adds line breaks.
         let (files, mut remarks) = self.files(&message.attachments, load, room.saturating_sub(text_room) / 7 * 5);
@@ -294,10 +294,6 @@ fn file_name(name: &str) -> String {
 fn normalize_text(text: &str) -> String {
     let text = text.replace("\r\n", "\n").replace('\r', "\n");
     text.chars().filter(|c| matches!(c, '\n' | '\t') || !c.is_control()).collect()
-}
-
-fn cut_text(text: &str, max: usize) -> (&str, bool) {
-    (&text[..text.floor_char_boundary(max)], text.len() > max)
 }
 
 fn format_date(date: &str) -> String {

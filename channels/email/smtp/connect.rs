@@ -56,6 +56,9 @@ pub struct SmtpSession {
 }
 
 /// Connects and logs in. After a refused token, retries once with a new token.
+///
+/// # Errors
+/// The server cannot be reached, offers no private connection, or refuses the login, also with a new token.
 pub async fn open(server: &MailServer, tls: &MailTls, limits: &SmtpTimeouts) -> Result<SmtpSession, SmtpFailure> {
     match (try_open(server, tls, limits).await, &server.login) {
         (Err(failure), Login::Token(command)) if failure.is_refused_login() => {
@@ -73,6 +76,9 @@ async fn try_open(server: &MailServer, tls: &MailTls, limits: &SmtpTimeouts) -> 
 }
 
 /// Runs one exchange with the server within a time limit.
+///
+/// # Errors
+/// The error of `work`, or its silence after `limit`. It states whether the mail may have been sent.
 pub async fn run_step<T>(
     stage: SmtpStage,
     limit: Duration,
@@ -180,7 +186,8 @@ async fn tls_handshake(
     limits: &SmtpTimeouts,
 ) -> Result<Box<dyn Duplex>, SmtpFailure> {
     let name = ServerName::try_from(host.to_owned()).map_err(|_| {
-        SmtpFailure::new(SmtpStage::Tls, SmtpOutcome::Retry, format!("{host} is no name that a certificate can have"))
+        let reason = format!("{host} is not a name that a certificate can have");
+        SmtpFailure::new(SmtpStage::Tls, SmtpOutcome::Retry, reason)
     })?;
     let shaking = TlsConnector::from(Arc::clone(&tls.config)).connect(name.clone(), tcp);
     let stream = with_timeout(SmtpStage::Tls, limits.connect, shaking).await?;

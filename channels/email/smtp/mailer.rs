@@ -127,7 +127,7 @@ impl Mailer {
 
     /// Converts a failure. A refused login is not the fault of one mail, so it holds all mails.
     fn failed(&self, failure: SmtpFailure) -> SendError {
-        match self.pool.hold_left().filter(|_| failure.is_of_every_mail()) {
+        match self.pool.remaining_hold().filter(|_| failure.is_of_every_mail()) {
             Some(after) => SendError::Held { after, reason: failure.reason },
             None => failure.into(),
         }

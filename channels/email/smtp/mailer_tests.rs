@@ -81,7 +81,7 @@ fn outcome_name<T>(done: &Result<T, SendError>) -> &'static str {
         Err(SendError::Retry { .. }) => "retry",
         Err(SendError::Permanent { .. }) => "permanent",
         Err(SendError::Unknown { .. }) => "unknown",
-        Err(SendError::Away) => "away",
+        Err(SendError::RecipientAbsent) => "away",
         Err(SendError::Held { .. }) => "held",
     }
 }

@@ -74,6 +74,10 @@ impl SmtpPool {
     /// Delivers a mail and returns the recipients that the server refused. The mail is delivered if the server accepts at
     /// least one recipient in To; recipients refused for good are only reported. If a recipient may be accepted later,
     /// nothing is sent unless `which` permits it, because a mail is sent only once.
+    ///
+    /// # Errors
+    /// Nothing is delivered, or it is not known whether the mail was delivered: no connection, a refused mail or
+    /// sender, or no accepted recipient.
     pub async fn deliver(
         self: &Arc<Self>,
         mail: &ComposedMail,
@@ -85,6 +89,9 @@ impl SmtpPool {
     }
 
     /// Connects, logs in and disconnects. Returns the server's size limit.
+    ///
+    /// # Errors
+    /// The server cannot be reached, or refuses the login.
     pub async fn probe(&self) -> Result<Option<u64>, SmtpFailure> {
         let mut session = self.open().await?;
         let size_limit = session.size_limit;
@@ -115,7 +122,7 @@ impl SmtpPool {
     }
 
     /// Returns the remaining pause of logins.
-    pub fn hold_left(&self) -> Option<Duration> {
+    pub fn remaining_hold(&self) -> Option<Duration> {
         let hold = self.hold.lock();
         hold.as_ref().map(|hold| hold.until.saturating_duration_since(Instant::now())).filter(|left| !left.is_zero())
     }

@@ -4,14 +4,14 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use daoyou_channels::settings::Span;
+use daoyou_channels::settings::HumanDuration;
 use daoyou_channels::text::thousands;
 use daoyou_channels::{InboundMessage, SessionKey, Trust, TurnBounds, TurnSettings};
 use parking_lot::Mutex;
 use uuid::Uuid;
 
 use crate::agent::config::SpawnConfig;
-use crate::bus::{EndedTurn, FollowUps, InboundDraft, MessageBus};
+use crate::bus::{EndedTurn, FollowUps, InboundDraft, MessageBus, metadata_of};
 use crate::crash;
 use crate::origin::{SessionNote, SubAgentTurn, TurnCause, TurnOrigin};
 use crate::phrases::{Phrases, fill};
@@ -85,14 +85,13 @@ impl NewSubAgent {
             ..TurnSettings::default()
         };
         context.agent.delegate(agent.as_deref(), &mut settings);
-        let asking_metadata = serde_json::from_str(&context.metadata).unwrap_or_default();
         let cause = TurnCause::SubAgent(SubAgentTurn {
             session: session.clone(),
             turn: *turn,
             label: label.clone(),
             depth,
             waits,
-            metadata: asking_metadata,
+            metadata: metadata_of(&context.metadata),
             report: Box::new(context.origin.for_follow_up()),
         });
         let origin = TurnOrigin {
@@ -213,6 +212,9 @@ pub struct AwaitingTurn {
 
 /// Returns the follow-ups of a sub-agent's end. Nothing is delivered to the chat: a turn that waits for the end resumes with the
 /// answer; otherwise the asking session gets a message.
+///
+/// # Errors
+/// The end of the sub-agent cannot be written, or the turn that gave the task cannot be read.
 pub fn follow_ups_of(
     connection: &Connection,
     task: &SubAgentTurn,
@@ -251,7 +253,7 @@ fn head(
     phrases: &Phrases,
 ) -> Result<String, StoreError> {
     let used = usage::total(connection, UsageScope::Turn(end.turn))?.tokens;
-    let elapsed = Span::from_secs(end.row.age().as_secs().max(1)).to_string();
+    let elapsed = HumanDuration::from_secs(end.row.age().as_secs().max(1)).to_string();
     let tokens = fill(phrases.tokens, &[&thousands(used.input + used.output)]);
     let label = task.label.as_str();
     Ok(match end.error {

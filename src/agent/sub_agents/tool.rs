@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use daoyou_channels::settings::size;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
@@ -56,8 +57,8 @@ pub struct SpawnTool {
 impl SpawnTool {
     /// Creates the tool. `bus` may be set later; without a bus no sub-agent can start.
     pub fn new(config: SpawnConfig, bus: WeakBus, agents: Arc<AgentDirectory>) -> Self {
-        let description = "Give a task to a sub-agent, which works beside you with a context of its own. It knows nothing of this \
-             conversation: say all it needs.";
+        let description = "Give a task to a sub-agent, which works in parallel with a context of its own. It knows \
+             nothing of this conversation: say all it needs.";
         let definition = ToolDefinition {
             output_limit: OutputLimit { chars: ANSWER.chars + 1_000, lines: ANSWER.lines + 50 },
             // Content from others must not choose the tools of a sub-agent.
@@ -143,7 +144,7 @@ impl SpawnTool {
         if context.origin.depth() >= self.config.depth {
             return Err("A sub-agent at this depth has none of its own (agent.spawn.depth); do it yourself".to_owned());
         }
-        let most = usize::try_from(self.config.max_children).unwrap_or(usize::MAX);
+        let most = size(self.config.max_children);
         let Some(slot) = self.slots.take(&context.session, unfinished, id, most) else {
             return Err(format!(
                 "Nothing was started: {most} sub-agents of this conversation are at work (agent.spawn.max_children); wait for \

@@ -40,7 +40,7 @@ impl Setup<'_> {
 
     /// Asks for the settings of the account, and returns the name of the channel.
     fn ask_mail_account(&mut self, prompts: &Prompts) -> anyhow::Result<String> {
-        let address = |text: &str| require(is_address(text), "is no address", "不是邮箱地址");
+        let address = |text: &str| require(is_address(text), "is not an address", "不是邮箱地址");
         let host = |text: &str| require(!text.is_empty(), "a name is needed", "请填写服务器名");
         let account =
             prompts.text(tr("Address of the assistant's own mailbox:", "助手自己的邮箱地址："), "", address)?;

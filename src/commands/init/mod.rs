@@ -19,7 +19,7 @@ use self::prompts::{Cancelled, Prompts};
 use super::doctor::print_findings;
 use super::output::{print_note, tr};
 use super::{CommandExit, output, service};
-use crate::cli::{Globals, InitArgs, ServiceChange, ServiceCommand, ServiceScope};
+use crate::cli::{Globals, InitArgs, ServiceCommand, ServiceInstallArgs, ServiceScope};
 use crate::config::{self, ConfigFaults, ConfigSource, LoadedConfig, SettingOrigin};
 use crate::control::ControlClient;
 use crate::gateway::{self, LocaleSetting};
@@ -112,7 +112,7 @@ impl Setup<'_> {
         }
         let exit = match scope {
             Some(scope) => {
-                let install = ServiceCommand::Install(ServiceChange { scope, dry_run: false });
+                let install = ServiceCommand::Install(ServiceInstallArgs { scope, dry_run: false });
                 service::run(&install, self.globals)?
             }
             None => CommandExit::Ok,
@@ -211,7 +211,7 @@ impl Setup<'_> {
         let machine = gateway::zone_name(&gateway::machine_zone());
         let machine = machine.as_str();
         let check = |zone: &str| {
-            let wrong = tr("is no known time zone; such as Europe/Berlin", "不是已知的时区；例如 Asia/Shanghai");
+            let wrong = tr("is not a known time zone; such as Europe/Berlin", "不是已知的时区；例如 Asia/Shanghai");
             // The machine's own zone may be an offset. It is not written unless another zone was.
             if zone == machine && before.is_empty() {
                 Ok(())

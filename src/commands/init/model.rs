@@ -10,7 +10,7 @@ use super::{Comment, Setup, print_faults, report};
 use crate::cli::InitArgs;
 use crate::commands::output::{print_note, tr};
 use crate::commands::translation::tr_fill;
-use crate::gateway::{Inspector, ServiceOffer, service_offers};
+use crate::gateway::{Inspector, ProviderOffer, service_offers};
 
 const MODEL: Comment = Comment(
     "The model that answers: \"PROVIDER/MODEL\"; `daoyou models` lists what there is.",
@@ -26,7 +26,7 @@ const KIND: Comment =
 
 /// The answers about a model service, as they will be written.
 #[derive(Clone, Default)]
-struct ServiceAnswer {
+struct ProviderAnswers {
     name: String,
     /// The address, unless it is the known one.
     base_url: Option<String>,
@@ -44,8 +44,8 @@ struct ServiceAnswer {
     has_custom_address: bool,
 }
 
-impl ServiceAnswer {
-    fn of(offer: &ServiceOffer) -> Self {
+impl ProviderAnswers {
+    fn of(offer: &ProviderOffer) -> Self {
         let first = || offer.installed.as_ref().and_then(|models| models.first().cloned()).unwrap_or_default();
         Self {
             name: offer.name.to_owned(),
@@ -107,7 +107,7 @@ impl Setup<'_> {
         }
         let offers = service_offers(&self.env).await;
         let original = self.edit.clone();
-        let (mut step, mut answer) = (ModelStep::Service, ServiceAnswer::default());
+        let (mut step, mut answer) = (ModelStep::Service, ProviderAnswers::default());
         loop {
             step = match step {
                 ModelStep::Service => {
@@ -137,7 +137,7 @@ impl Setup<'_> {
     }
 
     /// Returns the service; `None` to continue without a model.
-    fn ask_service_name(&self, prompts: &Prompts, offers: &[ServiceOffer]) -> anyhow::Result<Option<ServiceAnswer>> {
+    fn ask_service_name(&self, prompts: &Prompts, offers: &[ProviderOffer]) -> anyhow::Result<Option<ProviderAnswers>> {
         if self.names_model() {
             return Ok(Some(self.named_service(offers)?));
         }
@@ -145,14 +145,14 @@ impl Setup<'_> {
         entries.push(tr("another service, by its address", "其他服务（输入地址）").to_owned());
         entries.push(
             tr(
-                "none for now: the built-in responder, which is no language model",
+                "none for now: the built-in responder, which is not a language model",
                 "暂不设置：使用内置应答器（不是语言模型）",
             )
             .to_owned(),
         );
         let chosen = prompts.select(tr("Model service:", "模型服务："), &entries, 0)?;
         if let Some(offer) = offers.get(chosen) {
-            return Ok(Some(ServiceAnswer::of(offer)));
+            return Ok(Some(ProviderAnswers::of(offer)));
         }
         if chosen > offers.len() {
             return Ok(None);
@@ -173,11 +173,14 @@ impl Setup<'_> {
             tr("Anthropic (Messages)", "Anthropic（Messages）"),
         ];
         let kind = prompts.select(tr("It speaks like:", "协议："), &kinds.map(str::to_owned), 0)?;
-        Ok(Some(ServiceAnswer { kind: Some(["openai", "anthropic"][kind]), ..ServiceAnswer::other(&name, &base_url) }))
+        Ok(Some(ProviderAnswers {
+            kind: Some(["openai", "anthropic"][kind]),
+            ..ProviderAnswers::other(&name, &base_url)
+        }))
     }
 
     /// Asks for the key, unless it is in the environment.
-    fn ask_key(&self, prompts: &Prompts, answer: &mut ServiceAnswer) -> anyhow::Result<()> {
+    fn ask_key(&self, prompts: &Prompts, answer: &mut ProviderAnswers) -> anyhow::Result<()> {
         if let Some(SecretValue::Variable(variable)) = &answer.key {
             let question = format!("{} {variable}{}", tr("Use the key in", "使用环境变量"), tr("?", " 中的密钥？"));
             if prompts.confirm(&question, true)? {
@@ -206,7 +209,7 @@ impl Setup<'_> {
     }
 
     /// Lists the models of the service, and asks for one.
-    async fn ask_model_name(&mut self, prompts: &Prompts, answer: &mut ServiceAnswer) -> anyhow::Result<ModelStep> {
+    async fn ask_model_name(&mut self, prompts: &Prompts, answer: &mut ProviderAnswers) -> anyhow::Result<ModelStep> {
         answer.write(&mut self.edit);
         let loaded = match self.candidate() {
             Ok(loaded) => loaded,
@@ -242,7 +245,7 @@ impl Setup<'_> {
     }
 
     /// Makes a test call, and asks for the next step after a failure.
-    async fn ask_after_test(&mut self, prompts: &Prompts, answer: &ServiceAnswer) -> anyhow::Result<ModelStep> {
+    async fn ask_after_test(&mut self, prompts: &Prompts, answer: &ProviderAnswers) -> anyhow::Result<ModelStep> {
         print_note(format_args!("{} {} …", tr("Asking", "正在测试"), answer.provider_model()));
         let inspector = Inspector::offline(self.home.clone(), &self.candidate()?)?;
         let finding = inspector.trial_call(&answer.provider_model()).await;
@@ -272,7 +275,7 @@ impl Setup<'_> {
         let ready = offers.iter().find(|offer| offer.is_ready());
         let mut answer = match (self.names_model(), ready) {
             (true, _) => self.named_service(&offers)?,
-            (false, Some(offer)) => ServiceAnswer::of(offer),
+            (false, Some(offer)) => ProviderAnswers::of(offer),
             (false, None) => {
                 print_note(no_model(&offers));
                 return Ok(());
@@ -327,7 +330,7 @@ impl Setup<'_> {
     ///
     /// # Errors
     /// The options name no service, or a variable that is not set.
-    fn named_service(&self, offers: &[ServiceOffer]) -> anyhow::Result<ServiceAnswer> {
+    fn named_service(&self, offers: &[ProviderOffer]) -> anyhow::Result<ProviderAnswers> {
         let (provider, model) = match (self.args.provider.as_deref(), self.args.model.as_deref()) {
             (Some(provider), model) => (provider, model),
             (None, Some(model)) => match model.split_once('/') {
@@ -338,7 +341,7 @@ impl Setup<'_> {
                 )),
             },
             (None, None) => {
-                let by_variable = |offer: &&ServiceOffer| {
+                let by_variable = |offer: &&ProviderOffer| {
                     self.args.api_key_env.as_deref().is_some_and(|variable| offer.key_variables.contains(&variable))
                 };
                 match offers.iter().find(by_variable) {
@@ -352,10 +355,10 @@ impl Setup<'_> {
         };
         let known = offers.iter().find(|offer| offer.name == provider);
         let mut answer = match (known, &self.args.base_url) {
-            (Some(offer), _) => ServiceAnswer::of(offer),
-            (None, Some(base_url)) => ServiceAnswer::other(provider, base_url),
+            (Some(offer), _) => ProviderAnswers::of(offer),
+            (None, Some(base_url)) => ProviderAnswers::other(provider, base_url),
             (None, None) if self.loaded.config.providers.contains_key(provider) => {
-                ServiceAnswer { name: provider.to_owned(), ..ServiceAnswer::default() }
+                ProviderAnswers { name: provider.to_owned(), ..ProviderAnswers::default() }
             }
             (None, None) => bail!(tr(
                 format!(
@@ -388,7 +391,7 @@ impl Setup<'_> {
 }
 
 /// Returns what is missing for a model.
-fn no_model(offers: &[ServiceOffer]) -> String {
+fn no_model(offers: &[ProviderOffer]) -> String {
     let language = tr(Language::En, Language::Zh);
     let no_models = offers.iter().find_map(|offer| offer.missing_models(language));
     let wanted = no_models.unwrap_or_else(|| {
@@ -399,7 +402,7 @@ fn no_model(offers: &[ServiceOffer]) -> String {
         .to_owned()
     });
     let (en, zh) = (
-        "{}, and run init again; until then the built-in responder answers, which is no language model",
+        "{}, and run init again; until then the built-in responder answers, which is not a language model",
         "{}，然后再次运行 init；在此之前由内置应答器回答，它不是语言模型",
     );
     tr_fill(en, zh, &[&wanted])
@@ -422,7 +425,7 @@ fn ask_listed(prompts: &Prompts, mut listed: Vec<String>, usual: &str) -> anyhow
 }
 
 /// Describes a service in one line.
-fn describe(offer: &ServiceOffer) -> String {
+fn describe(offer: &ProviderOffer) -> String {
     let about = match (offer.key_variable, &offer.installed) {
         (Some(variable), _) => format!("{} {variable}", tr("key found in", "密钥在环境变量")),
         (None, Some(models)) if models.is_empty() => tr("runs here, without models", "在本机运行，尚无模型").to_owned(),

@@ -1,6 +1,6 @@
 //! `[heartbeat]`.
 
-use daoyou_channels::settings::Span;
+use daoyou_channels::settings::HumanDuration;
 use jiff::Timestamp;
 use jiff::civil::Time;
 use jiff::tz::TimeZone;
@@ -19,8 +19,8 @@ pub struct HeartbeatConfig {
     pub enabled: bool,
     /// The interval of the checks, counted from midnight; at least 1s. A change to or from less than 1m takes effect at the
     /// next start.
-    #[default(Span::from_secs(1_800))]
-    pub every: Span,
+    #[default(HumanDuration::from_secs(1_800))]
+    pub every: HumanDuration,
     /// `HH:MM-HH:MM` by agent.timezone, also over midnight; there are no checks outside of it. Empty is always.
     #[default = "08:00-22:00"]
     pub active_hours: String,
@@ -32,7 +32,7 @@ pub struct HeartbeatConfig {
     #[schemars(range(min = 1))]
     #[default = 50_000]
     pub tokens_per_day: u64,
-    /// The most entries of one turn; the others follow in the next one.
+    /// The maximum number of entries of one turn; the others follow in the next one.
     #[schemars(range(min = 1, max = 1_000))]
     #[default = 20]
     pub max_items: u32,

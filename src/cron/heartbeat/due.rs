@@ -22,7 +22,7 @@ pub(super) const NOTES: &str = "heartbeat";
 /// The state between two checks, as JSON in a note.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub(super) struct HeartbeatMemory {
+pub(super) struct HeartbeatState {
     /// For each entry, the time of its last run, or the time when it was first seen if it has not been due yet; UTC
     /// milliseconds.
     pub items: BTreeMap<String, i64>,
@@ -32,19 +32,19 @@ pub(super) struct HeartbeatMemory {
     pub failures: u32,
 }
 
-/// Returns the due entries of `items`, at most `limit`, and the memory that records their turn.
+/// Returns the due entries of `items`, at most `limit`, and the state that records their turn.
 pub(super) fn choose_due<'i>(
     items: &'i [HeartbeatItem],
-    memory: &HeartbeatMemory,
+    state: &HeartbeatState,
     now: Timestamp,
     zone: &TimeZone,
     limit: usize,
-) -> (Vec<&'i HeartbeatItem>, HeartbeatMemory) {
+) -> (Vec<&'i HeartbeatItem>, HeartbeatState) {
     let mut due = Vec::new();
-    let mut after = HeartbeatMemory { items: BTreeMap::new(), ..memory.clone() };
+    let mut after = HeartbeatState { items: BTreeMap::new(), ..state.clone() };
     let mut before = BTreeMap::new();
     for item in items {
-        let last = memory.items.get(&item.hash).copied();
+        let last = state.items.get(&item.hash).copied();
         let is_due = match last.and_then(|last| Timestamp::from_millisecond(last).ok()) {
             Some(last) => is_due_again(item, last, now, zone),
             None => is_due_when_new(item, now),
@@ -86,7 +86,7 @@ fn is_due_again(item: &HeartbeatItem, last: Timestamp, now: Timestamp, zone: &Ti
     }
 }
 
-impl HeartbeatMemory {
+impl HeartbeatState {
     /// Restores the entries of a failed turn, unless too many turns failed.
     pub fn record_failure(&mut self) {
         self.failures = self.failures.saturating_add(1);
@@ -110,14 +110,14 @@ impl HeartbeatMemory {
     }
 }
 
-/// Loads the memory; an unreadable one is discarded.
-pub(super) fn load(connection: &Connection) -> Result<HeartbeatMemory, StoreError> {
+/// Loads the state; an unreadable one is discarded.
+pub(super) fn load(connection: &Connection) -> Result<HeartbeatState, StoreError> {
     let note = notes::get(connection, NOTES, "memory", "items")?;
-    Ok(note.and_then(|(memory, _)| serde_json::from_str(&memory).ok()).unwrap_or_default())
+    Ok(note.and_then(|(state, _)| serde_json::from_str(&state).ok()).unwrap_or_default())
 }
 
-pub(super) fn save(connection: &Connection, memory: &HeartbeatMemory) -> Result<(), StoreError> {
-    notes::set(connection, NOTES, "memory", "items", &serde_json::to_string(memory)?)
+pub(super) fn save(connection: &Connection, state: &HeartbeatState) -> Result<(), StoreError> {
+    notes::set(connection, NOTES, "memory", "items", &serde_json::to_string(state)?)
 }
 
 #[cfg(test)]
@@ -128,11 +128,11 @@ mod tests {
     /// Returns the due entries at each of the times.
     fn run(file: &str, times: &[&str]) -> Vec<String> {
         let zone = TimeZone::UTC;
-        let mut memory = HeartbeatMemory::default();
+        let mut state = HeartbeatState::default();
         let look = |time: &&str| {
             let items = parse_items(file, &zone);
-            let (due, after) = choose_due(&items, &memory, time.parse().unwrap(), &zone, 20);
-            memory = after;
+            let (due, after) = choose_due(&items, &state, time.parse().unwrap(), &zone, 20);
+            state = after;
             due.iter().map(|item| item.text.as_str()).collect::<Vec<_>>().join(" | ")
         };
         times.iter().map(look).collect()
@@ -161,18 +161,18 @@ mod tests {
         let zone = TimeZone::UTC;
         let now: Timestamp = "2026-11-21T09:00:00Z".parse().unwrap();
         let (old, new) = (parse_items("- a\n- b\n- c", &zone), parse_items("- a\n- d", &zone));
-        let (due, memory) = choose_due(&old, &HeartbeatMemory::default(), now, &zone, 2);
+        let (due, state) = choose_due(&old, &HeartbeatState::default(), now, &zone, 2);
         assert_eq!(due.len(), 2);
-        let (due, mut memory) = choose_due(&old, &memory, now, &zone, 2);
+        let (due, mut state) = choose_due(&old, &state, now, &zone, 2);
         assert_eq!((due.len(), due[0].text.as_str()), (1, "c"), "what was too much comes next");
-        memory.record_success();
-        let (due, mut memory) = choose_due(&new, &memory, now, &zone, 20);
-        assert_eq!((due.len(), due[0].text.as_str(), memory.items.len()), (1, "d", 2));
+        state.record_success();
+        let (due, mut state) = choose_due(&new, &state, now, &zone, 20);
+        assert_eq!((due.len(), due[0].text.as_str(), state.items.len()), (1, "d", 2));
         for expected in [1, 1, 0] {
-            memory.record_failure();
-            let (due, after) = choose_due(&new, &memory, now, &zone, 20);
+            state.record_failure();
+            let (due, after) = choose_due(&new, &state, now, &zone, 20);
             assert_eq!(due.len(), expected);
-            memory = after;
+            state = after;
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Reads HEARTBEAT.md: list entries and paragraphs, each with an optional schedule in front.
 
-use daoyou_channels::settings::Span;
+use daoyou_channels::settings::HumanDuration;
 use daoyou_channels::text::{Language, hex};
 use jiff::Timestamp;
 use jiff::civil::{DateTime, date};
@@ -77,7 +77,7 @@ fn without_comments(file: &str) -> Vec<(usize, String)> {
 }
 
 /// Returns the list entries, each joined with the lines indented below it, and the paragraphs. Each text is on one line, and has the
-/// number of its first line. Fenced code is no text, except below an entry, which it belongs to.
+/// number of its first line. Fenced code is not text, except below an entry, which it belongs to.
 fn texts(lines: &[(usize, String)]) -> Vec<(usize, String)> {
     let mut texts: Vec<(usize, String)> = Vec::new();
     // The state that decides whether the next line continues the last text. `None` after a heading, a rule or an empty entry.
@@ -213,7 +213,7 @@ fn misread_schedule(text: &str) -> Option<String> {
     is_schedule.then(|| head.to_owned())
 }
 
-/// Returns why the words in front of an entry are no schedule.
+/// Returns why the words in front of an entry are not a schedule.
 pub(super) fn misread_reason(head: &str, zone: &TimeZone) -> String {
     let head = head.to_lowercase();
     if let Some(expr) = head.strip_prefix("cron ") {
@@ -253,7 +253,7 @@ fn parse_schedule_prefix(head: &str, zone: &TimeZone) -> Option<Schedule> {
     match time_expression::parse(&head).ok()?.due(Some(COUNTED_FROM))? {
         DueTime::Cron(expr) => cron(&expr),
         DueTime::Every { seconds, first } => {
-            let every = Span::from_secs(seconds);
+            let every = HumanDuration::from_secs(seconds);
             match first {
                 Some(first) => Schedule::every_from(every, instant_at(first, zone)?, zone).ok(),
                 None => Schedule::every(every, Timestamp::UNIX_EPOCH).ok(),

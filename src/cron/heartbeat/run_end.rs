@@ -11,6 +11,9 @@ pub(super) const OK: &str = "HEARTBEAT_OK";
 
 /// Returns the message to deliver, with a note for the chat's session. A failed turn is repeated at the next check. Only the
 /// first of several consecutive failures is reported.
+///
+/// # Errors
+/// The state of the heartbeat cannot be read or written.
 pub fn follow_ups_of(connection: &Connection, run: &EndedTurn<'_>) -> Result<FollowUps, StoreError> {
     let mut memory = load(connection)?;
     let is_news = match run.error {
@@ -25,7 +28,7 @@ pub fn follow_ups_of(connection: &Connection, run: &EndedTurn<'_>) -> Result<Fol
         }
         None => {
             memory.record_success();
-            !says_nothing(run.reply)
+            !is_empty_report(run.reply)
         }
     };
     save(connection, &memory)?;
@@ -43,7 +46,7 @@ pub fn follow_ups_of(connection: &Connection, run: &EndedTurn<'_>) -> Result<Fol
 }
 
 /// Returns true if the reply is the marker alone. Any text next to it may be important.
-fn says_nothing(reply: &str) -> bool {
+fn is_empty_report(reply: &str) -> bool {
     let is_blank = |c: char| c.is_whitespace() || c.is_ascii_punctuation() && c != '_' || c == '。';
     reply.chars().all(is_blank) || is_marker_alone(reply, OK)
 }
@@ -80,7 +83,7 @@ mod tests {
             ("I was to answer HEARTBEAT_OK, but the disk is full.", false),
             ("The disk is full.", false),
         ] {
-            assert_eq!(says_nothing(reply), expected, "{reply}");
+            assert_eq!(is_empty_report(reply), expected, "{reply}");
         }
         for (reply, expected) in [
             ("HEARTBEAT_OK\n\nThe disk is full.", "The disk is full."),

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use daoyou_channels::settings::Span;
+use daoyou_channels::settings::{HumanDuration, size};
 use daoyou_channels::trust::{Author, SenderListing, trust_of};
 use daoyou_channels::{InboundMessage, OutboundContext, SessionKey, TurnBounds, TurnSettings};
 use jiff::Timestamp;
@@ -13,7 +13,7 @@ use jiff::tz::TimeZone;
 use parking_lot::Mutex;
 
 use super::HeartbeatSettings;
-use super::due::{HeartbeatMemory, choose_due, load, save};
+use super::due::{HeartbeatState, choose_due, load, save};
 use super::items::{self, HeartbeatItem};
 use super::run_end::OK;
 use crate::bus::{InboundDraft, MessageBus, NoticeKind, OutboundBody, OutboundDraft, OutboxSlot};
@@ -29,7 +29,7 @@ pub const FILE: &str = "HEARTBEAT.md";
 /// The largest file that is read, in bytes.
 const FILE_LIMIT: u64 = 65_536;
 
-/// The most responses with tool calls in one turn.
+/// The maximum number of responses with tool calls in one turn.
 const ITERATIONS: u32 = 30;
 
 /// The longest active time of one turn.
@@ -105,8 +105,8 @@ enum HeartbeatOutcome {
 }
 
 /// Returns true if checks are more frequent than once a minute.
-pub fn is_fast(every: Span) -> bool {
-    every < Span::from_secs(60)
+pub fn is_fast(every: HumanDuration) -> bool {
+    every < HumanDuration::from_secs(60)
 }
 
 impl Heartbeat {
@@ -158,8 +158,8 @@ impl Heartbeat {
         let seen = items.clone();
         // Usually no entry is due, so this read avoids a write.
         let changes = move |connection: &Connection| {
-            let memory = load(connection)?;
-            Ok(check_settings.choose(&seen, &memory, now).1 != memory)
+            let state = load(connection)?;
+            Ok(check_settings.choose(&seen, &state, now).1 != state)
         };
         if !self.bus.store().read(changes).await? {
             return Ok(());
@@ -197,11 +197,10 @@ impl HeartbeatSettings {
     fn choose<'i>(
         &self,
         items: &'i [HeartbeatItem],
-        memory: &HeartbeatMemory,
+        state: &HeartbeatState,
         now: Timestamp,
-    ) -> (Vec<&'i HeartbeatItem>, HeartbeatMemory) {
-        let limit = usize::try_from(self.config.max_items).unwrap_or(usize::MAX);
-        choose_due(items, memory, now, &self.zone, limit)
+    ) -> (Vec<&'i HeartbeatItem>, HeartbeatState) {
+        choose_due(items, state, now, &self.zone, size(self.config.max_items))
     }
 
     /// Returns the tokens that the heartbeat's turns have used since midnight.
@@ -224,8 +223,8 @@ fn take(
     if !inbox::open_of_session(connection, SESSION, 1)?.is_empty() {
         return Ok(HeartbeatOutcome::Nothing);
     }
-    let memory = load(connection)?;
-    let (due, after) = settings.choose(items, &memory, now);
+    let state = load(connection)?;
+    let (due, after) = settings.choose(items, &state, now);
     if due.is_empty() {
         save(connection, &after)?;
         return Ok(HeartbeatOutcome::Nothing);

@@ -58,7 +58,7 @@ impl FromStr for CronPattern {
         };
         if lower.starts_with("cron_tz=") || lower.starts_with("tz=") {
             return Err(wrong(
-                "the time zone is no part of it; give the zone as tz (on the command line --tz)".to_owned(),
+                "the time zone is not part of it; give the zone as tz (on the command line --tz)".to_owned(),
             ));
         }
         let fields: Vec<&str> = lower.split_whitespace().collect();

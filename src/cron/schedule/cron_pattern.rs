@@ -102,7 +102,7 @@ fn nearest_working(date: Date, meant: i8) -> i8 {
 
 impl CronPattern {
     /// Returns true if any day matches. It checks 400 years, after which the calendar repeats.
-    pub fn comes_true(&self) -> bool {
+    pub fn has_match(&self) -> bool {
         let begin = jiff::civil::date(2000, 1, 1).at(0, 0, 0, 0);
         self.first(begin, jiff::civil::date(2400, 1, 1).at(0, 0, 0, 0)).is_some()
     }

@@ -1,6 +1,6 @@
 //! The golden table of schedules, row by row, and the days of clock changes.
 
-use daoyou_channels::settings::Span;
+use daoyou_channels::settings::HumanDuration;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
@@ -240,8 +240,8 @@ fn invalid_expressions_and_zones_fail_with_a_reason() {
         ("0 9 * * *", "Pacific/Aukland", r#"did you mean "Pacific/Auckland"?"#),
         ("0 9 * * *", "Tokio", r#"did you mean "Asia/Tokyo"?"#),
         ("0 9 * * *", "UTC+15", "offsets go from -14:00 to +14:00"),
-        ("0 9 * * *", "UTC+8h", "is no known time zone"),
-        ("0 9 * * *", "中国", "is no known time zone"),
+        ("0 9 * * *", "UTC+8h", "is not a known time zone"),
+        ("0 9 * * *", "中国", "is not a known time zone"),
     ] {
         let error = Schedule::cron(expr, tz).expect_err(expr).to_string();
         assert!(error.contains(expected), "{expr:?} {tz:?}: {error}");
@@ -275,7 +275,9 @@ fn intervals_do_not_drift() {
     // More than the 24.8 days that fit into 32 bits of milliseconds.
     let long = Schedule::every("60d".parse().unwrap(), anchor).unwrap();
     assert_eq!(long.next_after(anchor), Some(stamp("2026-03-02T00:00:00.25Z")));
-    assert!(Schedule::every(Span::from_millis(999), anchor).unwrap_err().to_string().contains("shortest is 1s"));
+    assert!(
+        Schedule::every(HumanDuration::from_millis(999), anchor).unwrap_err().to_string().contains("shortest is 1s")
+    );
     assert!(Schedule::every("36526d".parse().unwrap(), anchor).unwrap_err().to_string().contains("100 years"));
 }
 
@@ -290,7 +292,7 @@ fn missed_slots_are_counted_and_the_newest_shown_at_once() {
     let cron = |expr, tz| Schedule::cron(expr, tz).unwrap();
     let last = |texts: &str| texts.to_owned();
     let seconds = last("2026-12-31T23:59:58Z 2026-12-31T23:59:59Z 2027-01-01T00:00:00Z");
-    let every = Schedule::every(Span::from_secs(1), after).unwrap();
+    let every = Schedule::every(HumanDuration::from_secs(1), after).unwrap();
     assert_eq!(slots(every.clone(), after, until), (31_536_000, seconds.clone()));
     assert_eq!(slots(cron("* * * * * *", "UTC"), after, until), (31_536_000, seconds.clone()));
     assert_eq!(slots(cron("* * * * * *", "Europe/Berlin"), after, until), (31_536_000, seconds));

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use daoyou_channels::settings::Span;
+use daoyou_channels::settings::HumanDuration;
 use jiff::Timestamp;
 use jiff::civil::{DateTime, Time};
 use jiff::tz::TimeZone;
@@ -24,7 +24,7 @@ pub enum Schedule {
     /// One time.
     At { at: Timestamp },
     /// At `anchor`, and at all multiples of `every` before and after it.
-    Every { every: Span, anchor: Timestamp },
+    Every { every: HumanDuration, anchor: Timestamp },
     /// Every so many days at the time that the clock of the zone `tz` shows at `anchor`, before and after it.
     Days { days: u32, anchor: Timestamp, tz: String },
     /// By a cron expression and the clock of the zone `tz`: an IANA name, or an offset such as `+08:00`.
@@ -37,7 +37,7 @@ impl Schedule {
     /// Of a time that the clock shows twice, the first one counts.
     ///
     /// # Errors
-    /// The text is no time, or the time is not after `now`, or more than 100 years later.
+    /// The text is not a time, or the time is not after `now`, or more than 100 years later.
     pub fn at(text: &str, now: Timestamp, zone: &TimeZone) -> Result<Self, ScheduleError> {
         parse_time(text, now, zone).map(|at| Self::At { at })
     }
@@ -46,8 +46,8 @@ impl Schedule {
     ///
     /// # Errors
     /// `every` is shorter than a second, or longer than 100 years.
-    pub fn every(every: Span, anchor: Timestamp) -> Result<Self, ScheduleError> {
-        if every < Span::from_secs(1) {
+    pub fn every(every: HumanDuration, anchor: Timestamp) -> Result<Self, ScheduleError> {
+        if every < HumanDuration::from_secs(1) {
             return Err(ScheduleError(format!("an interval of {every} is too short; the shortest is 1s")));
         }
         if every.0 > Duration::from_secs(time_expression::MAX_SECONDS) {
@@ -60,7 +60,7 @@ impl Schedule {
     ///
     /// # Errors
     /// `every` is shorter than a second, or longer than 100 years.
-    pub fn every_from(every: Span, anchor: Timestamp, zone: &TimeZone) -> Result<Self, ScheduleError> {
+    pub fn every_from(every: HumanDuration, anchor: Timestamp, zone: &TimeZone) -> Result<Self, ScheduleError> {
         const DAY: Duration = Duration::from_hours(24);
         let schedule = Self::every(every, anchor)?;
         let days = u32::try_from(every.0.as_secs() / DAY.as_secs()).unwrap_or(u32::MAX);
@@ -75,7 +75,7 @@ impl Schedule {
     /// The expression or the zone is invalid, or the expression never matches.
     pub fn cron(expr: &str, tz: &str) -> Result<Self, ScheduleError> {
         let pattern: CronPattern = expr.parse()?;
-        if !pattern.comes_true() {
+        if !pattern.has_match() {
             return Err(ScheduleError(format!("the cron expression {expr:?} never comes true: there is no such day")));
         }
         let zone = zone::time_zone(tz)?;
@@ -175,16 +175,16 @@ fn timeline(expr: &str, tz: &str) -> Option<Timeline> {
 }
 
 /// Returns a positive number of milliseconds.
-fn millis(every: Span) -> Option<i64> {
+fn millis(every: HumanDuration) -> Option<i64> {
     i64::try_from(every.0.as_millis()).ok().filter(|every| *every > 0)
 }
 
 /// Returns the number, counted from the anchor, of the last slot that is not after `until`.
-fn slots_up_to(every: Span, anchor: Timestamp, until: Timestamp) -> Option<i64> {
+fn slots_up_to(every: HumanDuration, anchor: Timestamp, until: Timestamp) -> Option<i64> {
     Some((until.as_millisecond() - anchor.as_millisecond()).div_euclid(millis(every)?))
 }
 
-fn slot_of(every: Span, anchor: Timestamp, number: i64) -> Option<Timestamp> {
+fn slot_of(every: HumanDuration, anchor: Timestamp, number: i64) -> Option<Timestamp> {
     let since = number.checked_mul(millis(every)?)?;
     Timestamp::from_millisecond(anchor.as_millisecond().checked_add(since)?).ok()
 }

@@ -1,10 +1,10 @@
 //! The outline of a schedule, from which the description in each language is made.
 
-use daoyou_channels::settings::Span;
+use daoyou_channels::settings::HumanDuration;
 
 use super::cron_pattern::{ALL_WEEKDAYS, CronPattern, values};
 
-/// The most times of a day that are listed one by one.
+/// The maximum number of times of a day that are listed one by one.
 const LISTED: usize = 4;
 
 const EACH_HOUR: u64 = 0xff_ffff;
@@ -66,7 +66,7 @@ pub(super) enum WeekdaysOutline {
 
 /// Splits a span into days, hours, minutes, seconds and milliseconds: each with its number and the index of its unit, without
 /// zeros.
-pub(super) fn parts(span: Span) -> Vec<(u128, usize)> {
+pub(super) fn parts(span: HumanDuration) -> Vec<(u128, usize)> {
     let mut rest = span.0.as_millis();
     let mut parts = Vec::new();
     for (place, millis) in [86_400_000, 3_600_000, 60_000, 1_000, 1].into_iter().enumerate() {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use daoyou_channels::settings::Span;
+use daoyou_channels::settings::HumanDuration;
 use jiff::civil::{Date, DateTime};
 use jiff::fmt::temporal::Pieces;
 use jiff::tz::TimeZone;
@@ -15,7 +15,7 @@ use crate::text::time_expression::{self, DueTime, TimeExpression};
 /// Parses a time in the future.
 ///
 /// # Errors
-/// The text is no time or more than one time, or the time is not after `now`, or more than 100 years later.
+/// The text is not a time or more than one time, or the time is not after `now`, or more than 100 years later.
 pub(super) fn parse_time(text: &str, now: Timestamp, zone: &TimeZone) -> Result<Timestamp, ScheduleError> {
     let text = text.trim();
     let shown = |at: Timestamp| show(at, zone);
@@ -64,10 +64,12 @@ fn resolve(
         None => Ok(None),
         Some(DueTime::In(seconds)) => Ok(Some(later(now, Duration::from_secs(seconds)))),
         Some(DueTime::At(clock)) => Ok(time_expression::instant_at(clock, zone)),
-        Some(DueTime::Every { seconds, first: None }) => often(format!("every \"{}\"", Span::from_secs(seconds))),
+        Some(DueTime::Every { seconds, first: None }) => {
+            often(format!("every \"{}\"", HumanDuration::from_secs(seconds)))
+        }
         Some(DueTime::Every { seconds, first: Some(first) }) => {
             let first = first.strftime("%Y-%m-%d %H:%M");
-            often(format!("every \"{}\", the first time \"{first}\"", Span::from_secs(seconds)))
+            often(format!("every \"{}\", the first time \"{first}\"", HumanDuration::from_secs(seconds)))
         }
         Some(DueTime::Cron(expression)) => often(format!("the cron expression \"{expression}\"")),
     }
@@ -121,13 +123,13 @@ fn parse_timestamp(text: &str, zone: &TimeZone) -> Result<Option<Timestamp>, Sch
     }
     let offset = Pieces::parse(text).ok().and_then(|pieces| pieces.to_numeric_offset());
     if offset.is_some_and(|offset| !zone::is_offset(offset)) {
-        return Err(ScheduleError(format!("{text:?} is no time: offsets go from -14:00 to +14:00")));
+        return Err(ScheduleError(format!("{text:?} is not a time: offsets go from -14:00 to +14:00")));
     }
     let exact = text.parse::<Timestamp>().or_else(|_| text.parse::<Zoned>().map(|zoned| zoned.timestamp()));
     Ok(exact.ok().or_else(|| time_expression::instant_at(text.parse::<DateTime>().ok()?, zone)))
 }
 
-/// Returns true for a date in the last year that can be represented. Its last days are no moments in every zone.
+/// Returns true for a date in the last year that can be represented. Its last days are not moments in every zone.
 fn is_in_last_year(text: &str) -> bool {
     Pieces::parse(text).is_ok_and(|pieces| pieces.date().year() == Date::MAX.year())
 }
@@ -144,7 +146,7 @@ fn has_impossible_date(text: &str) -> bool {
 /// `20m`, `1h 30m`, `2 days`, `20分钟`.
 fn parse_wait(text: &str) -> Option<Duration> {
     let length = text.get(..3).filter(|head| head.eq_ignore_ascii_case("in ")).map_or(text, |_| &text[3..]);
-    let span = length.to_ascii_lowercase().parse::<Span>().ok();
+    let span = length.to_ascii_lowercase().parse::<HumanDuration>().ok();
     span.map(|span| span.0).or_else(|| time_expression::parse_duration(length).map(Duration::from_secs))
 }
 
@@ -165,8 +167,9 @@ fn show(at: Timestamp, zone: &TimeZone) -> String {
 fn unreadable(text: &str, why: &str, now: &str) -> ScheduleError {
     let text: String = text.chars().take(time_expression::MAX_LENGTH).collect();
     ScheduleError(format!(
-        "{text:?} is no time that can be read: {why}. It is {now} now. Times are written as \"in 20m\", \"in 2 days\", \"18:30\", \
-         \"tomorrow 9:00\", \"monday 9:00\", \"December 24 at 18:00\", \"2026-03-08 09:00\" or \"2026-03-08T09:00:00+08:00\""
+        "{text:?} is not a time that can be read: {why}. It is {now} now. Times are written as \"in 20m\", \
+         \"in 2 days\", \"18:30\", \"tomorrow 9:00\", \"monday 9:00\", \"December 24 at 18:00\", \"2026-03-08 09:00\" \
+         or \"2026-03-08T09:00:00+08:00\""
     ))
 }
 
@@ -256,18 +259,19 @@ mod tests {
             ("Friday, December 24", "there is no such date"),
             ("2026-12-24T18:00:00+25:00", "offsets go from -14:00 to +14:00"),
             ("2026-12-24T18:00:00-14:30", "offsets go from -14:00 to +14:00"),
-            ("2026-12-24T24:00", "no time that can be read"),
-            ("2026-12-24 24:00", "no time that can be read"),
+            ("2026-12-24T24:00", "not a time that can be read"),
+            ("2026-12-24 24:00", "not a time that can be read"),
             (
                 "1767225600",
-                "no time that can be read: not understood: \"1767225600\". It is 2026-11-21 14:05 (Asia/Shanghai) now. Times are",
+                "not a time that can be read: not understood: \"1767225600\". It is 2026-11-21 14:05 (Asia/Shanghai) \
+                 now. Times are",
             ),
-            ("soon", "no time that can be read"),
-            ("25:00", "no time that can be read"),
-            ("", "no time that can be read"),
-            ("2026-02-30 09:00", "no time that can be read: there is no such date"),
-            ("2027-02-29T00:00:00Z", "no time that can be read: there is no such date. It is"),
-            ("2027-13-01T00:00:00+08:00", "no time that can be read: there is no such date"),
+            ("soon", "not a time that can be read"),
+            ("25:00", "not a time that can be read"),
+            ("", "not a time that can be read"),
+            ("2026-02-30 09:00", "not a time that can be read: there is no such date"),
+            ("2027-02-29T00:00:00Z", "not a time that can be read: there is no such date. It is"),
+            ("2027-13-01T00:00:00+08:00", "not a time that can be read: there is no such date"),
             ("2027-02-29", "there is no such date"),
             ("9999-12-31T23:59:59Z", "further off than 100 years"),
             ("9999-12-31", "further off than 100 years"),

@@ -21,7 +21,7 @@ const MEANT: &[(&str, &str)] = &[
     ("cest", "Europe/Berlin"),
 ];
 
-/// The least similarity, from 0 to 1, of a city that is suggested.
+/// The minimum similarity, from 0 to 1, of a city that is suggested.
 const SIMILAR: f64 = 0.7;
 
 /// The longest part of an unknown name that is compared and shown.
@@ -48,12 +48,12 @@ pub fn time_zone(name: &str) -> Result<TimeZone, ScheduleError> {
     }
     Err(ScheduleError(match offset(name) {
         Some(offset) if is_offset(offset) => return Ok(TimeZone::fixed(offset)),
-        Some(_) => format!("{shown:?} is no time zone: offsets go from -14:00 to +14:00"),
+        Some(_) => format!("{shown:?} is not a time zone: offsets go from -14:00 to +14:00"),
         None => match similar_time_zone(name) {
-            Some(meant) => format!("{shown:?} is no known time zone; did you mean {meant:?}?"),
+            Some(meant) => format!("{shown:?} is not a known time zone; did you mean {meant:?}?"),
             None => format!(
-                "{shown:?} is no known time zone; give an IANA name such as \"Asia/Shanghai\", \"UTC\", or an offset such \
-                 as \"+08:00\""
+                "{shown:?} is not a known time zone; give an IANA name such as \"Asia/Shanghai\", \"UTC\", or an \
+                 offset such as \"+08:00\""
             ),
         },
     }))
@@ -123,7 +123,7 @@ fn offset(name: &str) -> Option<Offset> {
         return None;
     }
     let minutes = minutes.parse().ok().filter(|minutes: &i32| *minutes < 60)?;
-    // An offset that is too large must give another error than a text that is no offset.
+    // An offset that is too large must give another error than a text that is not an offset.
     let seconds = (hours.parse::<i32>().ok()? * 3_600 + minutes * 60).min(Offset::MAX.seconds());
     Offset::from_seconds(sign * seconds).ok()
 }
@@ -196,10 +196,10 @@ mod tests {
             ("UTC+14:01", Err("offsets go from -14:00 to +14:00")),
             ("+25:00", Err("offsets go from -14:00 to +14:00")),
             ("GMT-99", Err("offsets go from -14:00 to +14:00")),
-            ("UTC+8:5", Err("is no known time zone")),
-            ("UTC+8:60", Err("is no known time zone")),
-            ("UTC8", Err("is no known time zone")),
-            ("+", Err("is no known time zone")),
+            ("UTC+8:5", Err("is not a known time zone")),
+            ("UTC+8:60", Err("is not a known time zone")),
+            ("UTC8", Err("is not a known time zone")),
+            ("+", Err("is not a known time zone")),
         ] {
             let found = time_zone(written);
             match (&found, expected) {
@@ -224,6 +224,6 @@ mod tests {
         // No character begins at the limit. The comparison of the whole name with all zones would exceed the time limit of the runner
         // (`slow-timeout` in .config/nextest.toml).
         let name = format!("x{}", "道".repeat(5_000_000));
-        assert!(time_zone(&name).unwrap_err().to_string().contains("is no known time zone"));
+        assert!(time_zone(&name).unwrap_err().to_string().contains("is not a known time zone"));
     }
 }

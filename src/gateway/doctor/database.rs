@@ -24,7 +24,7 @@ const SEARCH_LIMIT: Duration = Duration::from_secs(10);
 const LARGE_LOG: u64 = 256_000_000;
 /// The size of free pages, in bytes, from which on they are reported if they are also half of the file.
 const MUCH_FREE: u64 = 100_000_000;
-/// The least waits that are reported, in milliseconds.
+/// The minimum waits that are reported, in milliseconds.
 const LONG_INBOUND: i64 = 15 * 60_000;
 const LONG_OUTBOUND: i64 = 60 * 60_000;
 /// The tolerated lead of a time in the store over the clock, in milliseconds.
@@ -125,7 +125,8 @@ fn size(home: &Home, inspection: &DatabaseInspection) -> Finding {
     if log > LARGE_LOG {
         Finding::warn(NAME, message, "restart the gateway, which writes the log back")
     } else if empty > MUCH_FREE && empty > whole / 2 {
-        Finding::warn(NAME, message, "a running gateway gives it back in a quiet hour, see store.vacuum in config.toml")
+        let mend = "a running gateway returns this space to the disk when idle; see store.vacuum in config.toml";
+        Finding::warn(NAME, message, mend)
     } else {
         Finding::ok(NAME, message)
     }

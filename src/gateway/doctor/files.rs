@@ -26,9 +26,9 @@ use crate::home::modes::{self, ModeFault, ModeFaultKind};
 use crate::skills::SkillProblem;
 use crate::turn::context::system_prompt::{PromptSkills, SystemPrompt};
 
-/// The most reported problems of skills.
+/// The maximum number of reported problems of skills.
 const MAX_SKILL_PROBLEMS: usize = 20;
-/// The least age of an abandoned draft: a program writes and moves its draft within moments.
+/// The minimum age of an abandoned draft: a program writes and moves its draft within moments.
 const STALE_AGE: Duration = Duration::from_secs(60);
 
 /// The remedy for a folder on a read-only file system.

@@ -38,7 +38,7 @@ pub fn memory_file(workspace: &Path) -> Option<Finding> {
     let wrong = |reason: String, mend: String| Some(Finding::warn(NAME, format!("{shown}: {reason}"), mend));
     match jail.read(MEMORY_FILE) {
         Ok(opened) if std::str::from_utf8(&opened.bytes).is_err() => {
-            wrong("it is no text in UTF-8, so nothing is taken from it".to_owned(), format!("save {shown} as UTF-8"))
+            wrong("it is not text in UTF-8, so nothing is taken from it".to_owned(), format!("save {shown} as UTF-8"))
         }
         Ok(_) => Some(Finding::ok(NAME, shown.to_string())),
         // The gateway creates the file when it has something to write.
@@ -61,7 +61,7 @@ mod tests {
 
     use super::*;
     use crate::home::Home;
-    use crate::memory::{self, MemoryConfig, MemoryKind, MemoryOrigin, NewMemoryEntry, Owner};
+    use crate::memory::{self, MemoryConfig, MemoryKind, MemoryOrigin, MemoryOwner, NewMemoryEntry};
     use crate::store::inspection::{DatabaseIntegrity, inspect};
     use crate::store::search_index::{SearchCorpus, find};
     use crate::store::{Connection, write_alone};
@@ -72,7 +72,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let home = Home::open(Some(folder.path().join("home"))).unwrap();
         let new = NewMemoryEntry {
-            owner: Owner::gateway(),
+            owner: MemoryOwner::gateway(),
             kind: MemoryKind::Fact,
             name: String::new(),
             text: "the bicycle is red".to_owned(),

@@ -19,7 +19,7 @@ use crate::store::cursors::SkippedPosition;
 use crate::store::{Connection, cursors, outbox};
 
 const EMAIL: &str = "email";
-/// The most skipped messages that are shown for a channel.
+/// The maximum number of skipped messages that are shown for a channel.
 const MAX_SKIPPED: u32 = 5;
 
 /// The time limit of a channel's test.
@@ -87,7 +87,7 @@ impl Inspector {
 
     /// Returns the reason why the enabled e-mail channel is not running. A running channel keeps the settings of its start.
     fn email_idle_reason(&self) -> Option<&'static str> {
-        self.config.channels.email.resting().filter(|_| !self.channels.contains_key(EMAIL))
+        self.config.channels.email.inactive_reason().filter(|_| !self.channels.contains_key(EMAIL))
     }
 
     /// Lists the channels with their states; `queued` has the undelivered messages by channel.
@@ -275,7 +275,10 @@ impl Inspector {
 async fn bounded(limit: Duration, test: impl Future<Output = Vec<Finding>>) -> Vec<Finding> {
     match timeout(limit, test).await {
         Ok(findings) => findings,
-        Err(_) => vec![Finding::fail("test", format!("no end within {limit:?}"), "look at the gateway's log")],
+        Err(_) => {
+            let message = format!("the test did not finish within {limit:?}");
+            vec![Finding::fail("test", message, "look at the gateway's log")]
+        }
     }
 }
 

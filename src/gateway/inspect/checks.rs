@@ -49,9 +49,11 @@ impl Inspector {
         const MEND: &str = "set agent.timezone = \"Area/City\", such as \"Asia/Shanghai\", in config.toml";
         match timezone(&self.config) {
             Err(error) => Finding::fail(NAME, error.to_string(), MEND),
-            Ok(zone) if zone.is_unknown() => {
-                Finding::warn(NAME, "this machine has none with a name, and none is set: times are UTC", MEND)
-            }
+            Ok(zone) if zone.is_unknown() => Finding::warn(
+                NAME,
+                "no time zone is set, and this machine's zone has no IANA name: times are in UTC",
+                MEND,
+            ),
             Ok(zone) => {
                 let now = jiff::Timestamp::now().to_zoned(zone.clone());
                 Finding::ok(NAME, format!("{}, now {}", zone_name(&zone), now.strftime("%F %H:%M %z")))

@@ -331,8 +331,8 @@ fn service_check(name: &str, answer: &Result<ProviderProbe, LlmError>, call: Opt
         let is_listing = matches!(answer, Ok(ProviderProbe { models: Ok(_), .. }));
         let message = match call {
             Some((model, _)) => format!("it answers as {model}, and {listed}"),
-            None if is_listing => format!("it is there, and {listed}"),
-            None => format!("it is there, and {listed}, so only a message tells whether it answers"),
+            None if is_listing => format!("it can be reached, and {listed}"),
+            None => format!("it can be reached and {listed}; only a message can show whether it answers"),
         };
         return Finding::ok(check, message);
     };
@@ -400,7 +400,7 @@ mod tests {
         let called = |result: Result<(), LlmError>| Some(("openai/gpt".to_owned(), result));
         let failed = |kind, words: &str| called(Err(LlmError::new(kind, "p", words)));
         for (answer, call, state, words) in [
-            (lists(&["a", "b"]), None, Severity::Ok, "is there, and lists 2 models"),
+            (lists(&["a", "b"]), None, Severity::Ok, "can be reached, and lists 2 models"),
             (lists(&["a", "b"]), called(Ok(())), Severity::Ok, "answers as openai/gpt, and lists 2 models"),
             (
                 answered(404, None),
@@ -415,7 +415,7 @@ mod tests {
             (lists(&["a"]), failed(LlmErrorKind::RateLimit, "HTTP 429"), Severity::Warn, "not now"),
             (lists(&["a"]), failed(LlmErrorKind::Timeout, "late"), Severity::Warn, "late"),
             (answered(401, None), None, Severity::Fail, "refuses the key: HTTP 401"),
-            (answered(404, None), None, Severity::Ok, "only a message tells"),
+            (answered(404, None), None, Severity::Ok, "only a message can show"),
             (Err(outage), None, Severity::Fail, "cannot be reached: refused"),
         ] {
             let finding = service_check("openai", &answer, call.as_ref());

@@ -1,11 +1,11 @@
 //! `daoyou status`.
 
-use daoyou_channels::settings::Span;
+use daoyou_channels::settings::HumanDuration;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::{Inspector, providers, sandbox};
-use crate::bus::{ServiceFault, stored_service_faults};
+use crate::bus::{ProviderFault, stored_service_faults};
 use crate::gateway::settings::{heartbeat_settings, page_address, zone_or_system};
 use crate::llm::CircuitState;
 use crate::metrics::CacheMetrics;
@@ -19,7 +19,7 @@ use crate::store::{Connection, approvals, memory_queries};
 use crate::tools::is_process_alive;
 use crate::turn::middleware::MiddlewareName;
 
-/// The most turns that are shown.
+/// The maximum number of turns that are shown.
 const TURNS: u32 = 5;
 
 impl Inspector {
@@ -44,8 +44,10 @@ impl Inspector {
             }
             Err(error) => format!("none: {error}"),
         };
-        let uptime =
-            self.running.as_ref().map(|running| Span::from_secs(running.started.elapsed().as_secs()).to_string());
+        let uptime = self
+            .running
+            .as_ref()
+            .map(|running| HumanDuration::from_secs(running.started.elapsed().as_secs()).to_string());
         let processes = self.processes().await?;
         let sandbox = match sandbox::active_sandbox(self.config.tools.exec.sandbox).await {
             Ok(sandbox) => json!({ "in_force": sandbox }),
@@ -160,8 +162,8 @@ impl Inspector {
     /// Lists the model services that messages wait for, with the reasons.
     async fn services(&self) -> Result<Value, InspectError> {
         let faults = self.read(stored_service_faults).await?;
-        let row = |(provider, fault): (String, ServiceFault)| {
-            let ServiceFault { code, message, since, .. } = fault;
+        let row = |(provider, fault): (String, ProviderFault)| {
+            let ProviderFault { code, message, since, .. } = fault;
             json!({ "provider": provider, "code": code, "message": message, "since": query::timestamp(since) })
         };
         Ok(faults.into_iter().map(row).collect())

@@ -119,7 +119,7 @@ impl Inspector {
         let OutputRule { limit, strategy } = tools.output_rule(tool);
         let timeout = timeout.unwrap_or(tools.limits().timeout);
         // The decision for a turn that has read content from others.
-        let approval = self.config.approval.with_own_names(canonical_name);
+        let approval = self.config.approval.with_canonical_names(canonical_name);
         let approval = approval.policy([spec.name.as_str()], CHANNEL, true);
         let lines = (limit.lines != usize::MAX).then_some(limit.lines);
         json!({
@@ -213,23 +213,11 @@ fn example_row(session: String, content: String, last: Option<InboxRow>) -> Inbo
             InboxRow { origin: origin.to_column(), ..row }
         }
         None => InboxRow {
-            seq: 0,
-            id,
             channel: own(CHANNEL),
-            external_id: String::new(),
             chat_id: session.strip_prefix("cli:").unwrap_or(CHAT).to_owned(),
             session,
             sender: own(SENDER),
-            trust: own(Trust::Owner.as_str()),
-            content: String::new(),
-            attachments: String::new(),
-            metadata: own("{}"),
-            origin: own("{}"),
-            received_at: 0,
-            turn: id,
-            state: MessageStatus::Running,
-            stalled: 0,
-            cancel: false,
+            ..InboxRow::unstored(Trust::Owner)
         },
     };
     InboxRow {

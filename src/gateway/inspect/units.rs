@@ -1,6 +1,6 @@
 //! Formats amounts for people.
 
-use daoyou_channels::settings::Span;
+use daoyou_channels::settings::HumanDuration;
 
 /// Formats the time from `then` to `now`, both in milliseconds, in its two largest units.
 pub fn format_age(then: i64, now: i64) -> String {
@@ -10,7 +10,7 @@ pub fn format_age(then: i64, now: i64) -> String {
         3_600..86_400 => secs - secs % 60,
         86_400.. => secs - secs % 3_600,
     };
-    Span::from_secs(coarse).to_string()
+    HumanDuration::from_secs(coarse).to_string()
 }
 
 #[cfg(test)]

@@ -137,7 +137,7 @@ fn redirect_target(url: &Url, status: StatusCode, headers: &HeaderMap) -> Result
     let location = percent_encode(location.as_bytes(), ONLY_NON_ASCII).to_string();
     let target = url.join(&location).map_err(|error| {
         let location = truncate(&location, HEADER_CHARS);
-        EgressError::Refused(format!("{url} redirects to {location:?}, which is no address: {error}"))
+        EgressError::Refused(format!("{url} redirects to {location:?}, which is not an address: {error}"))
     })?;
     Ok(Some(target))
 }
@@ -386,9 +386,9 @@ mod tests {
             (
                 b"HTTP/1.1 302 Found\r\nlocation: http://[\r\n\r\n".to_vec(),
                 false,
-                "redirects to \"http://[\", which is no",
+                "redirects to \"http://[\", which is not",
             ),
-            (b"HTTP/1.1 302 Found\r\nlocation: //\xff:x\r\n\r\n".to_vec(), false, "which is no address: "),
+            (b"HTTP/1.1 302 Found\r\nlocation: //\xff:x\r\n\r\n".to_vec(), false, "which is not an address: "),
             (b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nhi".to_vec(), true, "the answer of 127.0.0.1 broke off: "),
             (b"220 mail.example ESMTP\r\n".to_vec(), true, "127.0.0.1 gave no valid answer: "),
             (Vec::new(), true, "127.0.0.1 gave no valid answer: connection closed"),

@@ -3,7 +3,7 @@
 use parking_lot::{Condvar, Mutex};
 
 /// A queue of jobs that may add further jobs. The work ends when the queue is empty and no thread runs a job.
-pub(super) struct JobQueue<T> {
+pub(super) struct WorkQueue<T> {
     state: Mutex<State<T>>,
     changed: Condvar,
 }
@@ -13,7 +13,7 @@ struct State<T> {
     active: usize,
 }
 
-impl<T> JobQueue<T> {
+impl<T> WorkQueue<T> {
     pub(super) fn new(first: T) -> Self {
         Self { state: Mutex::new(State { jobs: vec![first], active: 0 }), changed: Condvar::new() }
     }
@@ -68,7 +68,7 @@ mod tests {
     #[test]
     fn all_work_is_done_and_a_stop_ends_it() {
         for (limit, expected) in [(usize::MAX, 1 + 4 + 16 + 64), (10, 10)] {
-            let (queue, done) = (JobQueue::new(0_u32), AtomicUsize::new(0));
+            let (queue, done) = (WorkQueue::new(0_u32), AtomicUsize::new(0));
             let work = |depth: u32| {
                 done.fetch_add(1, Ordering::Relaxed);
                 if depth < 3 {
@@ -87,7 +87,7 @@ mod tests {
 
     #[test]
     fn a_panic_does_not_leave_others_waiting() {
-        let queue = JobQueue::new(true);
+        let queue = WorkQueue::new(true);
         let work = |first: bool| {
             if first {
                 queue.extend([false, false]);

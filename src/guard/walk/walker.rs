@@ -18,7 +18,7 @@ use rustix::io::Errno;
 use tokio_util::sync::CancellationToken;
 
 use super::ignore_rules::IgnoreRules;
-use super::queue::JobQueue;
+use super::queue::WorkQueue;
 use crate::guard::beneath::{FileIdentity, identity_at, identity_of, open_beneath};
 use crate::guard::entries::modified_at;
 use crate::guard::jail::{Jail, OpenFolder, show_listed};
@@ -277,7 +277,7 @@ impl<'a> Walk<'a> {
         let rules = self.rules_above();
         let rules = IgnoreRules::load(handle.as_fd(), &self.below_top(Path::new("")), rules.as_ref());
         let first = WalkedFolder { handle, path: PathBuf::new(), rules, depth: 0 };
-        let queue = JobQueue::new(FolderJob::List(Arc::new(first)));
+        let queue = WorkQueue::new(FolderJob::List(Arc::new(first)));
         let work = || {
             let mut worker = Worker { walk: self, queue: &queue, select, visitor: visitor(), listing: Vec::new() };
             worker.listing.resize(LISTING_BYTES, MaybeUninit::uninit());
@@ -380,7 +380,7 @@ impl<'a> Walk<'a> {
 /// The state of one thread of a walk.
 struct Worker<'a, V> {
     walk: &'a Walk<'a>,
-    queue: &'a JobQueue<FolderJob>,
+    queue: &'a WorkQueue<FolderJob>,
     select: &'a (dyn Fn(&Path, EntryKind) -> WalkSelection + Sync),
     visitor: V,
     listing: Vec<MaybeUninit<u8>>,

@@ -335,7 +335,7 @@ fn named(row: AccessTokenRow, credential: ClientCredential) -> Option<Principal>
 
 fn random() -> Result<[u8; 32], HttpError> {
     new_secret().map_err(|error| {
-        tracing::error!(%error, "there are no random numbers");
+        tracing::error!(%error, "no random bytes are available");
         internal()
     })
 }

@@ -12,7 +12,7 @@ use crate::store::access::SecretHash;
 pub(super) const CODE_LIFETIME: Duration = Duration::from_secs(60);
 /// How long a code must at least be valid to be shown again.
 pub(super) const MIN_SHOWN: Duration = Duration::from_secs(30);
-/// The most valid one-time codes; a further one replaces the oldest.
+/// The maximum number of valid one-time codes; a further one replaces the oldest.
 pub(super) const MAX_CODES: usize = 16;
 
 /// A code that logs the owner in once.

@@ -36,7 +36,7 @@ pub async fn require_access(State(check): State<AccessCheck>, mut request: Reque
     match check.admit(client, request.method(), request.headers(), (request.uri(), &route)).await {
         Ok(principal) => {
             if let Some(share) = request.extensions().get::<BodyShare>() {
-                share.proven();
+                share.mark_authenticated();
             }
             let (id, trust) = principal.sender();
             request.extensions_mut().insert(ClientSender { id, trust, is_confined: principal.is_confined() });

@@ -5,14 +5,14 @@ use std::sync::Arc;
 use axum::extract::{Path, Query};
 use axum::routing::{MethodRouter, get, post};
 use axum::{Json, Router};
-use daoyou_channels::settings::Span;
+use daoyou_channels::settings::HumanDuration;
 use daoyou_channels::text::truncate;
-use daoyou_channels::{HttpError, json, limit_body};
+use daoyou_channels::{HttpError, limit_body};
 use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::response::{ApiResult, check_object, run_detached};
+use super::response::{ApiResult, parse_body, run_detached};
 use crate::cron::{JobContext, JobError, JobService};
 use crate::http::limits::IMPORT_BODY_LIMIT;
 use crate::http::state::{AppState, SharedState};
@@ -64,16 +64,16 @@ async fn history(state: SharedState, Path(job): Path<String>, Query(params): Que
 }
 
 async fn edit(state: SharedState, Path(job): Path<String>, text: String) -> ApiResult {
-    apply(&state, JobChange::Edit { job, fields: parse(&text)? }).await
+    apply(&state, JobChange::Edit { job, fields: parse_body(&text)? }).await
 }
 
 /// Parses a job, described in words or by its fields, and returns its fields and next run times.
 async fn preview(state: SharedState, text: String) -> ApiResult {
     let context = state.jobs.get().context.clone();
     let now = Timestamp::now();
-    let mut request = parse(&text)?;
+    let mut request: Value = parse_body(&text)?;
     if let Some(words) = request.as_object_mut().and_then(|fields| fields.remove("text")) {
-        let words = words.as_str().ok_or_else(|| HttpError::unprocessable("text: it is no text"))?.to_owned();
+        let words = words.as_str().ok_or_else(|| HttpError::unprocessable("text: it is not text"))?.to_owned();
         let given = request.as_object_mut().map(std::mem::take).unwrap_or_default();
         request = job_in_words(&words, given, &context, now).map_err(HttpError::unprocessable)?;
     }
@@ -112,10 +112,10 @@ fn job_in_words(
     let due = when.due(Some(now.to_zoned(zone.clone()).datetime())).ok_or("there is no such date")?;
     let mut set = |key: &str, value: String| drop(given.insert(key.to_owned(), Value::String(value)));
     match due {
-        DueTime::In(seconds) => set("at", format!("in {}", Span::from_secs(seconds))),
+        DueTime::In(seconds) => set("at", format!("in {}", HumanDuration::from_secs(seconds))),
         DueTime::At(at) => set("at", at.strftime("%Y-%m-%d %H:%M").to_string()),
         DueTime::Every { seconds, first } => {
-            set("every", Span::from_secs(seconds).to_string());
+            set("every", HumanDuration::from_secs(seconds).to_string());
             if let Some(first) = first {
                 set("at", first.strftime("%Y-%m-%d %H:%M").to_string());
             }
@@ -180,12 +180,7 @@ fn after_reminder_phrase(text: &str) -> Option<&str> {
 }
 
 async fn add(state: SharedState, text: String) -> ApiResult {
-    apply(&state, JobChange::Add(parse(&text)?)).await
-}
-
-fn parse(text: &str) -> Result<Value, HttpError> {
-    check_object(text)?;
-    json::from_str(text).map_err(|error| HttpError::bad_request(format!("the body is not JSON: {error}")))
+    apply(&state, JobChange::Add(parse_body(&text)?)).await
 }
 
 pub(super) async fn read(state: &AppState, query: JobQuery) -> ApiResult {

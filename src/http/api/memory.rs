@@ -114,7 +114,8 @@ async fn forget(state: SharedState, text: String) -> ApiResult {
 }
 
 fn parse_id(id: &str) -> Result<i64, HttpError> {
-    id.parse().map_err(|_| HttpError::not_found(format!("{id:?} is no memory's id; ids are whole numbers such as 17")))
+    let wrong = || format!("{id:?} is not a memory's id; ids are whole numbers such as 17");
+    id.parse().map_err(|_| HttpError::not_found(wrong()))
 }
 
 pub(super) async fn read(state: &AppState, query: MemoryQuery) -> ApiResult {

@@ -31,6 +31,9 @@ pub fn parse_body<T: DeserializeOwned>(text: &str) -> Result<T, HttpError> {
 }
 
 /// Runs `work` to its end even if the client disconnects, so that the actions after a commit are not skipped.
+///
+/// # Errors
+/// The error of `work`; an internal error if `work` panics.
 pub async fn run_detached<T, F>(work: F) -> Result<T, HttpError>
 where
     T: Send + 'static,

@@ -85,7 +85,7 @@ impl<S: Send + Sync> FromRequestParts<S> for Id {
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Response> {
         let Path(id) = Path::<String>::from_request_parts(parts, state).await.map_err(IntoResponse::into_response)?;
         id.parse().map(Self).map_err(|_| {
-            let wrong = format!("{id:?} is no id; ids look like 019a2b3c-4d5e-7f60-8a9b-0c1d2e3f4a5b");
+            let wrong = format!("{id:?} is not an id; ids look like 019a2b3c-4d5e-7f60-8a9b-0c1d2e3f4a5b");
             HttpError::bad_request(wrong).into_response()
         })
     }

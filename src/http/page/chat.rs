@@ -28,7 +28,7 @@ use crate::store::{Connection, Durability, StoreError, checkpoints, inbox, messa
 const MAX_MESSAGE: usize = 2_000_000;
 /// The longest title, in characters.
 const MAX_TITLE: usize = 120;
-/// The most files of a message.
+/// The maximum number of files of a message.
 const MAX_FILES: usize = 20;
 
 pub fn routes() -> Router<Arc<AppState>> {

@@ -1,30 +1,35 @@
-//! `/api/events`: the event stream of a page.
+//! `/api/events`, the event stream of a page, and `/api/sessions/{key}/live`, the current activity of a session.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Router;
-use axum::extract::{Query, State};
+use axum::extract::{Path, Query, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::routing::get;
+use axum::{Json, Router};
 use daoyou_channels::HttpError;
 use futures_util::stream::{self, Stream};
 use serde::Deserialize;
-use serde_json::json;
+use serde_json::{Value, json};
 
+use super::channel::PAGE_CHANNEL;
 use super::hub::{EventCursor, PageEvent, PageEvents, PageReader};
 use crate::http::access::{Principal, StreamAccess};
 use crate::http::error::{FOREIGN_CHAT, out_of_scope};
 use crate::http::state::{AppState, SharedState};
+use crate::memory::written;
+use crate::query::open_turns::{OpenTurn, open_turns};
 
 /// The delay after which a page reconnects, in milliseconds, unless the page itself decides.
 const RECONNECT: Duration = Duration::from_secs(1);
+/// The maximum number of attempts to read the state of a session, since a turn may end meanwhile.
+const TRIES: usize = 8;
 
 pub fn routes() -> Router<Arc<AppState>> {
-    Router::new().route("/api/events", get(events))
+    Router::new().route("/api/events", get(events)).route("/api/sessions/{key}/live", get(live))
 }
 
 #[derive(Deserialize)]
@@ -141,4 +146,36 @@ impl PageStream {
             _ => true,
         }
     }
+}
+
+/// Returns the unfinished turns of a session, in addition to its history, and where the event stream goes on.
+async fn live(State(state): SharedState, Path(key): Path<String>) -> Result<Json<Value>, HttpError> {
+    for _ in 0..TRIES {
+        // Recording begins before the store is read, so that no event is missed in between.
+        let since = state.page.activate();
+        let session = key.clone();
+        let turns = state.bus.store().read(move |connection| open_turns(connection, &session, PAGE_CHANNEL)).await?;
+        let ids: Vec<_> = turns.iter().map(|turn| turn.id).collect();
+        let found = state.page.live_turns(&since, &key, &ids, |live| {
+            let view = |turn: &OpenTurn| {
+                let mut events = turn.events.clone();
+                events.extend(live.beyond(turn.id, &turn.journaled));
+                let content: Vec<_> = turn.messages.iter().map(|row| written(&row.content)).collect();
+                json!({
+                    "turn": turn.id,
+                    "state": turn.state().as_str(),
+                    "content": content.join("\n\n"),
+                    "at": crate::query::timestamp(turn.messages.first().map_or(0, |row| row.received_at)),
+                    "attachments": turn.files,
+                    "events": events,
+                })
+            };
+            turns.iter().map(view).collect::<Vec<_>>()
+        });
+        if let Some((turns, cursor)) = found {
+            return Ok(Json(json!({ "turns": turns, "event": cursor.to_string() })));
+        }
+    }
+    let message = "the session changes too fast to be read; try again";
+    Err(HttpError::new(axum::http::StatusCode::SERVICE_UNAVAILABLE, "busy", message))
 }

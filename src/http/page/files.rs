@@ -33,7 +33,7 @@ use crate::http::state::{AppState, FileFolders, SharedState};
 use crate::store::access::{self, FileUse, PageFileRow};
 use crate::store::{Connection, Durability, Store, StoreError, inbox, millis, now_ms, outbox};
 
-/// The most bytes of all files that a `chat` token may upload.
+/// The maximum size, in bytes, of all files that a `chat` token may upload.
 const TOKEN_LIMIT: i64 = 1_000_000_000;
 /// The time that an upload waits for the message that names it.
 const UNUSED_AGE: Duration = Duration::from_secs(86_400);
@@ -360,7 +360,7 @@ fn read_below(workspace: &FilePath, path: &str) -> io::Result<Vec<u8>> {
     let file = folder.open_with(path, &options)?;
     let metadata = file.metadata()?;
     if !metadata.is_file() {
-        return Err(io::Error::new(ErrorKind::InvalidInput, "it is no regular file"));
+        return Err(io::Error::new(ErrorKind::InvalidInput, "it is not a regular file"));
     }
     let mut bytes = Vec::new();
     file.take(UPLOAD_LIMIT as u64 + 1).read_to_end(&mut bytes)?;

@@ -16,22 +16,22 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use super::live_turns::LiveTurns;
-use crate::bus::{EventHub, EventSink};
+use crate::bus::EventHub;
 use crate::query::sessions::session_of_page_chat;
 use crate::store::Store;
 use crate::store::changes::StoreFingerprint;
 
-/// The most events that are kept for pages that reconnect, and their size in bytes.
+/// The maximum number of events that are kept for pages that reconnect, and their size in bytes.
 const MAX_EVENTS: usize = 8_192;
 const MAX_BYTES: usize = 16 << 20;
-/// The most open pages, in total and with one named token. A browser needs one page for all its tabs.
+/// The maximum number of open pages, in total and with one named token. A browser needs one page for all its tabs.
 const MAX_READERS: usize = 1_000;
 const MAX_TOKEN_READERS: usize = 16;
 /// The time for which events are still recorded after the last page has closed, so that a page that reconnects misses none.
 const IDLE: Duration = Duration::from_secs(90);
 /// The time for which changes of the store are collected before pages are notified.
 const GATHERING: Duration = Duration::from_millis(150);
-/// The most events that a page receives at once.
+/// The maximum number of events that a page receives at once.
 pub const BATCH: usize = 256;
 
 /// An event for pages.
@@ -140,8 +140,8 @@ impl PageHub {
             is_new
         };
         if is_new {
-            let sink: Arc<dyn EventSink> = self.clone();
-            self.events.set_sink(Some(sink));
+            let hub = self.clone();
+            self.events.set_sink(Some(Box::new(move |event: &SessionEvent| hub.receive(event))));
             tokio::spawn(self.clone().follow_store());
         }
         drop(switch);
@@ -193,6 +193,19 @@ impl PageHub {
         }
     }
 
+    /// Records an event of a turn.
+    fn receive(&self, event: &SessionEvent) {
+        let data = match serde_json::to_string(event) {
+            Ok(data) => data,
+            Err(error) => return tracing::error!(%error, "an event is not JSON"),
+        };
+        let mut state = self.state.lock();
+        if state.is_active {
+            let turn = (event.turn, state.turns.take(event));
+            self.push(&mut state, "turn", Some(event.session.clone()), data, Some(turn));
+        }
+    }
+
     fn push(
         &self,
         state: &mut HubState,
@@ -222,7 +235,7 @@ impl PageHub {
                 () = self.shutdown.cancelled() => break,
                 () = commit => {
                     tokio::time::sleep(GATHERING).await;
-                    before = self.tell_changes(before).await;
+                    before = self.notify_changes(before).await;
                 }
                 _ = tick.tick() => if self.deactivate_if_idle() { return; },
             }
@@ -231,10 +244,11 @@ impl PageHub {
     }
 
     async fn fingerprint(&self) -> Option<StoreFingerprint> {
-        self.store.read(StoreFingerprint::read).await.inspect_err(|error| tracing::debug!(%error, "the page")).ok()
+        let fingerprint = self.store.read(StoreFingerprint::read).await;
+        fingerprint.inspect_err(|error| tracing::debug!(%error, "the state of the store could not be read")).ok()
     }
 
-    async fn tell_changes(&self, before: Option<StoreFingerprint>) -> Option<StoreFingerprint> {
+    async fn notify_changes(&self, before: Option<StoreFingerprint>) -> Option<StoreFingerprint> {
         let Some(before) = before else { return self.fingerprint().await };
         let compared = before.clone();
         let read = self.store.read(move |connection| {
@@ -280,20 +294,6 @@ impl HubState {
     /// Returns the position after the last event.
     fn cursor(&self) -> EventCursor {
         EventCursor { list: self.list.clone(), number: self.next.saturating_sub(1) }
-    }
-}
-
-impl EventSink for PageHub {
-    fn receive(&self, event: &SessionEvent) {
-        let data = match serde_json::to_string(event) {
-            Ok(data) => data,
-            Err(error) => return tracing::error!(%error, "an event is no JSON"),
-        };
-        let mut state = self.state.lock();
-        if state.is_active {
-            let turn = (event.turn, state.turns.take(event));
-            self.push(&mut state, "turn", Some(event.session.clone()), data, Some(turn));
-        }
     }
 }
 

@@ -1,17 +1,19 @@
 //! The events that running turns have sent since a page was opened, with the pieces of each text joined.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{HashMap, VecDeque};
 
 use daoyou_channels::{SessionEvent, TurnEvent};
 use uuid::Uuid;
 
-/// The most bytes of one turn; anything beyond is in the journal once its step is complete.
+use crate::query::open_turns::JournaledCalls;
+
+/// The maximum size, in bytes, of one turn; anything beyond is in the journal once its step is complete.
 const MAX_BYTES: usize = 4 << 20;
-/// The most turns, and the most bytes of all turns. The turn that was silent the longest is removed first: it may have ended
-/// unnoticed.
+/// The maximum number of turns, and the maximum size, in bytes, of all turns. The turn that was silent the longest is
+/// removed first: it may have ended unnoticed.
 const MAX_TURNS: usize = 1_000;
 const MAX_TOTAL: usize = 64 << 20;
-/// The most turns that are kept after their end: an end is in the store a little later than its event.
+/// The maximum number of turns that are kept after their end: an end is in the store a little later than its event.
 const MAX_ENDED: usize = 32;
 /// The approximate size of an event without its texts, in bytes.
 const EVENT_BYTES: usize = 128;
@@ -35,13 +37,6 @@ pub struct LiveTurn {
     is_complete: bool,
     /// The number of the turn's last event.
     last: u64,
-}
-
-/// The calls in the journal of a running turn. Its answer gets there with its end.
-#[derive(Debug, Default)]
-pub struct JournaledCalls {
-    pub called: HashSet<String>,
-    pub answered: HashSet<String>,
 }
 
 impl LiveTurns {

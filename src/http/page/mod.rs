@@ -6,7 +6,6 @@ mod chat;
 mod events;
 mod files;
 mod hub;
-mod live;
 mod live_turns;
 mod login;
 
@@ -35,7 +34,7 @@ pub fn open_routes(auth: Arc<Authenticator>) -> Router {
 
 /// Returns the routes behind the access check.
 pub fn api_routes() -> Router<Arc<AppState>> {
-    chat::routes().merge(files::routes()).merge(events::routes()).merge(live::routes())
+    chat::routes().merge(files::routes()).merge(events::routes())
 }
 
 /// Adds the headers that restrict what a browser does with a response. A route may have set a stricter policy.

@@ -7,7 +7,7 @@ use crate::chat::{Reasoning, ToolCall, Usage};
 use crate::llm::remote::{Assemble, AttemptError, ToolNames, is_json_object, shorten, unique_call_id};
 use crate::llm::{ChatResponse, Delta, DeltaSink, LlmErrorKind};
 
-/// The most blocks, tool calls among them, that one answer may hold.
+/// The maximum number of blocks, tool calls among them, that one answer may hold.
 const BLOCKS_LIMIT: usize = 512;
 /// The field under which reasoning is stored.
 const THINKING: &str = "thinking";
@@ -16,7 +16,7 @@ const THINKING: &str = "thinking";
 pub(super) struct AnthropicAssembler<'a> {
     names: &'a ToolNames,
     sink: &'a dyn DeltaSink,
-    /// The most bytes of text, reasoning and input together.
+    /// The maximum size, in bytes, of text, reasoning and input together.
     limit: usize,
     size: usize,
     /// The blocks in order, each with its index.

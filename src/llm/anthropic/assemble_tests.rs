@@ -262,7 +262,7 @@ fn those_that_speak_nearly_the_same_are_understood() {
     assert_eq!((response.text.as_str(), response.model.as_str()), ("Hi", "asked"));
     assert_eq!(shown(&response), ["x({\"k\":1})#call_2", "x({\"k\":1})#call_3", "x({\"k\":1})#call_4"]);
     assert_eq!(response.usage, Usage { input_tokens: 7, output_tokens: 5, ..Usage::default() });
-    // Arguments that are no JSON are kept; the caller refuses them.
+    // Arguments that are not JSON are kept; the caller refuses them.
     let response = assemble(&[start(), call(0, "a", "x"), input(0, "{\"city\": \"Par"), stop("tool_use")]).unwrap();
     assert_eq!(shown(&response), ["x({\"city\": \"Par)#a"]);
 }

@@ -15,15 +15,15 @@ static HEADERS: [(HeaderName, HeaderValue); 1] =
 /// The dialect of one provider.
 pub struct AnthropicDialect {
     provider: String,
-    /// The most tokens for reasoning; `None` if the models must not reason.
+    /// The maximum number of tokens for reasoning; `None` if the models must not reason.
     thinking: Option<u32>,
     learned: LearnedByModel<ModelParameters>,
     written: ToolSerializer<()>,
 }
 
 impl AnthropicDialect {
-    /// Creates the dialect; `provider` is its name in the configuration, `thinking` the most tokens for reasoning, 0
-    /// for none.
+    /// Creates the dialect; `provider` is its name in the configuration, `thinking` the maximum number of tokens for
+    /// reasoning, 0 for none.
     ///
     /// # Errors
     /// `thinking` is less than the service accepts.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use daoyou_channels::settings::{Secret, Span};
+use daoyou_channels::settings::{HumanDuration, Secret};
 use serde_json::json;
 
 use super::*;
@@ -98,7 +98,7 @@ async fn pings_alone_do_not_keep_it_waiting() {
     let ping = "event: ping\ndata: {\"type\": \"ping\"}\n\n";
     let chunk: &'static [u8] = format!("{:x}\r\n{ping}\r\n", ping.len()).leak().as_bytes();
     let service = FakeService::start([broken_stream("", Then::Repeat(chunk))]).await;
-    let provider = provider(&service.url, |config| config.idle_timeout = Span::from_millis(80));
+    let provider = provider(&service.url, |config| config.idle_timeout = HumanDuration::from_millis(80));
     let error = ask(&provider).await.unwrap_err();
     assert_eq!(error.to_string(), "acme: the service sent no data for 80ms (idle_timeout)");
 }

@@ -8,14 +8,14 @@ use crate::chat::{Reasoning, ToolCall, Usage, read_token_count};
 use crate::llm::remote::{Assemble, AttemptError, ToolNames, is_json_object, unique_call_id};
 use crate::llm::{ChatResponse, Delta, DeltaSink, LlmErrorKind};
 
-/// The most calls that one answer may hold.
+/// The maximum number of calls that one answer may hold.
 const CALLS_LIMIT: usize = 256;
 
 /// An answer that is being assembled.
 pub(super) struct OpenaiAssembler<'a> {
     names: &'a ToolNames,
     sink: &'a dyn DeltaSink,
-    /// The most bytes of text, reasoning and arguments together.
+    /// The maximum size, in bytes, of text, reasoning and arguments together.
     limit: usize,
     size: usize,
     text: String,
@@ -81,7 +81,7 @@ impl<'a> OpenaiAssembler<'a> {
         let fields =
             [(ReasoningField::Content, &message.reasoning_content), (ReasoningField::Plain, &message.reasoning)];
         for (field, text) in fields {
-            self.think(field, text.as_str())?;
+            self.push_reasoning(field, text.as_str())?;
         }
         for block in message.reasoning_details.as_array().into_iter().flatten() {
             self.add_block(block)?;
@@ -104,7 +104,7 @@ impl<'a> OpenaiAssembler<'a> {
     }
 
     /// Adds reasoning from one field. Reasoning in another field repeats the same text, and is skipped.
-    fn think(&mut self, field: ReasoningField, text: &str) -> Result<(), AttemptError> {
+    fn push_reasoning(&mut self, field: ReasoningField, text: &str) -> Result<(), AttemptError> {
         let is_other = |reasoning: &Reasoning| reasoning.field != field.name();
         if text.is_empty() || self.reasoning.as_ref().is_some_and(is_other) {
             return Ok(());
@@ -119,7 +119,7 @@ impl<'a> OpenaiAssembler<'a> {
     fn add_block(&mut self, block: &Value) -> Result<(), AttemptError> {
         self.grow(block.to_string().len())?;
         let text = ["text", "summary"].iter().find_map(|name| block[*name].as_str()).unwrap_or_default();
-        self.think(ReasoningField::Details, text)?;
+        self.push_reasoning(ReasoningField::Details, text)?;
         let blocks = &mut self.reasoning(ReasoningField::Details).blocks;
         let is_text = matches!(block["type"].as_str(), Some("reasoning.text" | "reasoning.summary"));
         match (blocks.last_mut(), block.as_object()) {

@@ -162,7 +162,7 @@ fn calls_are_separated_where_index_and_id_do_not_help() {
             &["x({\"k\":[1]})#a", "y({})#b"],
         ),
         (
-            "arguments that are no JSON are the caller's to refuse",
+            "arguments that are not JSON are the caller's to refuse",
             vec![calls(&json!([{"index": 0, "id": "a", "function": f("x", "{\"city\": \"Par")}]))],
             &["x({\"city\": \"Par)#a"],
         ),

@@ -32,7 +32,7 @@ pub(in crate::llm) fn base(given: &str, kind: ProviderKind) -> Result<Url, Strin
     let given = given.trim();
     let mut url = match Url::parse(given) {
         Ok(url) if matches!(url.scheme(), "http" | "https") && url.host_str().is_some() => url,
-        Err(error) if given.contains("://") => return Err(format!("{:?} is no URL ({error})", mask_url(given))),
+        Err(error) if given.contains("://") => return Err(format!("{:?} is not a URL ({error})", mask_url(given))),
         _ => return Err(format!("{:?} must begin with http:// or https://", mask_url(given))),
     };
     let shown = display_address(&url);
@@ -209,7 +209,7 @@ mod tests {
             ("api.openai.com/v1", Openai, "must begin with http:// or https://"),
             ("localhost:8000", Openai, "must begin with http:// or https://"),
             ("ftp://h/v1", Openai, "must begin with http:// or https://"),
-            ("http://", Openai, "is no URL"),
+            ("http://", Openai, "is not a URL"),
             ("http://h/#/settings", Openai, "a page in a browser"),
             (
                 "http://h/v1/responses",

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use daoyou_channels::client;
 use jiff::Timestamp;
 use reqwest::Url;
 use reqwest::header::HeaderMap;
@@ -12,7 +13,7 @@ use crate::guard::redact;
 use crate::llm::{FailureScope, LlmError, LlmErrorKind};
 use crate::text::{one_line, truncate};
 
-/// The most characters of a service's own text that an error repeats.
+/// The maximum number of characters of a service's own text that an error repeats.
 const WORDS_LIMIT: usize = 500;
 
 /// One failed attempt; with the provider's name it becomes an [`LlmError`].
@@ -189,7 +190,7 @@ impl ErrorBody {
             403 if self.is_page => LlmErrorKind::Server,
             401 | 403 => LlmErrorKind::Auth,
             408 => LlmErrorKind::Timeout,
-            // This is no rate limit: waiting does not restore the credit.
+            // This is not a rate limit: waiting does not restore the credit.
             429 if [&self.code, &self.type_].iter().any(|word| word.contains("insufficient_quota")) => {
                 LlmErrorKind::Quota
             }
@@ -233,19 +234,13 @@ impl ErrorBody {
     }
 }
 
-/// Returns the wait that `Retry-After` asks for, in seconds or as a date (RFC 9110, section 10.2.3), or OpenAI's
-/// `retry-after-ms`.
+/// Returns the wait of OpenAI's `retry-after-ms`, or else of `Retry-After`.
 fn retry_after(headers: &HeaderMap, now: Timestamp) -> Option<Duration> {
-    let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).map(str::trim);
-    let number = |name: &str| text(name)?.parse::<f64>().ok();
-    if let Some(millis) = number("retry-after-ms") {
-        return Duration::try_from_secs_f64(millis / 1_000.0).ok();
+    let millis = headers.get("retry-after-ms").and_then(|value| value.to_str().ok()?.trim().parse::<f64>().ok());
+    match millis {
+        Some(millis) => Duration::try_from_secs_f64(millis / 1_000.0).ok(),
+        None => client::retry_after(headers, now),
     }
-    if let Some(seconds) = number("retry-after") {
-        return Duration::try_from_secs_f64(seconds).ok();
-    }
-    let date = jiff::fmt::rfc2822::DateTimeParser::new().parse_timestamp(text("retry-after")?).ok()?;
-    Some(Duration::try_from(date.duration_since(now)).unwrap_or_default())
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use reqwest::header::{HeaderName, HeaderValue};
 use reqwest::redirect::Policy;
 use reqwest::{Client, ClientBuilder, Url};
 
-/// The most idle connections to one service: the default number of turns that run at the same time.
+/// The maximum number of idle connections to one service: the default number of turns that run at the same time.
 const IDLE_CONNECTIONS: usize = 64;
 const IDLE_CONNECTION_TIMEOUT: Duration = Duration::from_secs(60);
 const TCP_KEEPALIVE: Duration = Duration::from_secs(30);

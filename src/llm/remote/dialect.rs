@@ -15,7 +15,7 @@ use crate::text::SurrogateJoiner;
 
 /// The byte order mark, which some services put before an answer.
 const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
-/// The most bytes of an unreadable answer that its error may show.
+/// The maximum number of bytes of an unreadable answer that its error may show.
 const HEAD_LIMIT: usize = 1_000;
 /// The fields of an event stream; a comment has an empty name.
 const EVENT_FIELDS: [&str; 5] = ["", "data", "event", "id", "retry"];
@@ -175,7 +175,7 @@ impl AnswerBody {
     /// Ends the body.
     ///
     /// # Errors
-    /// The body is no answer.
+    /// The body is not an answer.
     pub(in crate::llm) fn end(mut self, assembler: &mut dyn Assemble) -> Result<(), AttemptError> {
         match self.form {
             BodyForm::Whole(body) => {

@@ -12,9 +12,9 @@ use super::provider::RemoteProvider;
 use crate::llm::retry::{FailedAttempt, Retry, random_fraction};
 use crate::llm::{LlmError, LlmErrorKind};
 
-/// The most dimensions of a vector: more than any known model has.
+/// The maximum number of dimensions of a vector: more than any known model has.
 const DIMENSIONS: usize = 8_192;
-/// The most bytes of one number in an answer, and of the rest of the answer around the numbers.
+/// The maximum size, in bytes, of one number in an answer, and of the rest of the answer around the numbers.
 const NUMBER_BYTES: usize = 32;
 const FRAME_BYTES: usize = 64 * 1024;
 
@@ -143,7 +143,7 @@ fn read(body: &[u8], count: usize, dimensions: Option<u32>) -> Result<EmbeddingB
         return Err(AttemptError::new(LlmErrorKind::BadRequest, message));
     }
     if vectors.iter_mut().any(|vector| !normalise(vector)) {
-        return Err(AttemptError::unusable("a vector holds what is no number"));
+        return Err(AttemptError::unusable("a vector has a component that is not a number"));
     }
     let EmbeddingUsage { prompt_tokens, total_tokens } = answer.usage.unwrap_or_default();
     Ok(EmbeddingBatch { vectors, tokens: prompt_tokens.max(total_tokens) })
@@ -182,7 +182,7 @@ mod tests {
             ("{}", 1, None, "the vectors could not be read"),
             (r#"{"data":[{"embedding":["a"]}]}"#, 1, None, "the vectors could not be read"),
             (r#"{"data":[{"embedding":[1e999]}]}"#, 1, None, "the vectors could not be read"),
-            (r#"{"data":[{"embedding":[1e300]}]}"#, 1, None, "a vector holds what is no number"),
+            (r#"{"data":[{"embedding":[1e300]}]}"#, 1, None, "a vector has a component that is not a number"),
             (r#"{"data":[]}"#, 1, None, "0 vectors came for 1 texts"),
             (r#"{"data":[{"embedding":[]}]}"#, 1, None, "two vectors came for one text, or an empty one"),
             (

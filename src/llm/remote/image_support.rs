@@ -26,7 +26,7 @@ impl ImageSupport {
         Self { settled, ..Self::default() }
     }
 
-    pub(super) fn sees(&self, model: &str) -> bool {
+    pub(super) fn takes_images(&self, model: &str) -> bool {
         let known = || ModelFacts::known("", model).abilities.is_some_and(|abilities| abilities.vision);
         self.settled.unwrap_or_else(known) && self.blind.get(model).is_none()
     }
@@ -89,9 +89,9 @@ mod tests {
             (Some(false), "gpt-5", false),
         ] {
             let image_support = ImageSupport::new(settled);
-            assert_eq!(image_support.sees(model), expected, "{settled:?} {model}");
+            assert_eq!(image_support.takes_images(model), expected, "{settled:?} {model}");
             image_support.mark_refusing(model);
-            assert!(!image_support.sees(model), "{model}");
+            assert!(!image_support.takes_images(model), "{model}");
         }
     }
 

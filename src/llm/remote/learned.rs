@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use parking_lot::Mutex;
 
-/// The most models that are remembered.
+/// The maximum number of models that are remembered.
 const MODELS_LIMIT: usize = 256;
 
 /// The lessons about each model of one provider. They are not stored: a new process learns again.

@@ -23,7 +23,7 @@ use super::dialect::{AnswerBody, Dialect, read_capped};
 use super::image_support::ImageSupport;
 use crate::chat::{ChatMessage, Usage};
 use crate::llm::anthropic::AnthropicDialect;
-use crate::llm::circuit::{CallPassage, CircuitBreaker};
+use crate::llm::circuit::{CallPermit, CircuitBreaker};
 use crate::llm::openai::OpenaiDialect;
 use crate::llm::provider::ShownWatch;
 use crate::llm::retry::{FailedAttempt, Retry, random_fraction};
@@ -33,11 +33,11 @@ use crate::llm::{
 };
 use crate::text::innermost_cause;
 
-/// The most bytes of one whole answer.
+/// The maximum size, in bytes, of one whole answer.
 const ANSWER_LIMIT: usize = 16 * 1024 * 1024;
-/// The most bytes that are read of an error's body.
+/// The maximum number of bytes that are read of an error's body.
 const ERROR_LIMIT: usize = 64 * 1024;
-/// The most bytes of a list of models: OpenRouter's is over one megabyte.
+/// The maximum size, in bytes, of a list of models: OpenRouter's is over one megabyte.
 const MODELS_LIMIT: usize = 8 * 1024 * 1024;
 /// The longest wait for the end of the body after the answer, so that the connection can be used again.
 const DRAIN: Duration = Duration::from_millis(20);
@@ -47,9 +47,9 @@ const ADVICE_DEADLINE: Duration = Duration::from_secs(3);
 const TRY_OUT_TOKENS: u32 = 16;
 /// The longest wait for the token count after the end of an answer.
 const USAGE_GRACE: Duration = Duration::from_secs(2);
-/// The most changes of one call after refusals; each refusal names one part of the request.
+/// The maximum number of changes of one call after refusals; each refusal names one part of the request.
 const CHANGES_LIMIT: u32 = 6;
-/// The most pages of a list of models.
+/// The maximum number of pages of a list of models.
 const PAGES_LIMIT: usize = 50;
 
 /// One configured service. All services share their connections through [`HttpClients`].
@@ -145,6 +145,10 @@ impl RemoteProvider {
     }
 
     /// Returns the names of the service's models within `deadline`; asked once, without retries.
+    ///
+    /// # Errors
+    /// The service cannot be reached within `deadline`, refuses the request, or answers with something else than a
+    /// list.
     pub async fn models(&self, deadline: Duration) -> Result<Vec<String>, LlmError> {
         let until = Instant::now() + deadline;
         let listed = async { self.read_models(self.ask_models(&self.models_url, until).await?, until).await };
@@ -153,11 +157,14 @@ impl RemoteProvider {
 
     /// Returns the names of the service's models, as [`models`](Self::models) does, for a turn that must choose a model. An
     /// open breaker refuses the call, and a refused key or an empty account opens it.
+    ///
+    /// # Errors
+    /// Those of [`models`](Self::models), or the breaker is open.
     pub async fn models_for_turn(&self, deadline: Duration) -> Result<Vec<String>, LlmError> {
-        let passage = self.circuit.enter(&self.name, None)?;
+        let permit = self.circuit.enter(&self.name, None)?;
         let result = self.models(deadline).await;
         if result.as_ref().is_err_and(|error| error.kind.needs_owner()) {
-            return self.end(passage, result);
+            return self.end(permit, result);
         }
         // A list of models says nothing about chats, so the breaker does not count it.
         result
@@ -246,7 +253,7 @@ impl RemoteProvider {
     }
 
     pub(super) fn prepare(&self, chat: &ChatRequest, names: &ToolNames) -> Result<Request, AttemptError> {
-        let chat = if chat.images.is_empty() || self.image_support.sees(&chat.model) {
+        let chat = if chat.images.is_empty() || self.image_support.takes_images(&chat.model) {
             Cow::Borrowed(chat)
         } else {
             Cow::Owned(ChatRequest { images: Images::default(), ..chat.clone() })
@@ -372,8 +379,8 @@ impl Provider for RemoteProvider {
         self.dialect.takes_tools(model)
     }
 
-    fn sees(&self, model: &str) -> bool {
-        self.image_support.sees(model)
+    fn takes_images(&self, model: &str) -> bool {
+        self.image_support.takes_images(model)
     }
 
     fn body(&self, request: &ChatRequest) -> Result<Vec<u8>, LlmError> {
@@ -382,17 +389,17 @@ impl Provider for RemoteProvider {
     }
 
     async fn chat(&self, request: &ChatRequest, sink: &dyn DeltaSink) -> Result<ChatResponse, LlmError> {
-        let passage = self.circuit.enter(&self.name, Some(request))?;
+        let permit = self.circuit.enter(&self.name, Some(request))?;
         let result = self.try_chat(request, sink, self.retry).await;
-        self.end(passage, result)
+        self.end(permit, result)
     }
 }
 
 impl RemoteProvider {
     /// Reports the outcome of a call to the breaker. The error of a refused key or an empty account, which opens the breaker,
     /// gets the time until the next call may go through.
-    fn end<T>(&self, passage: CallPassage<'_>, mut result: Result<T, LlmError>) -> Result<T, LlmError> {
-        if passage.end(result.as_ref().err()) {
+    fn end<T>(&self, permit: CallPermit<'_>, mut result: Result<T, LlmError>) -> Result<T, LlmError> {
+        if permit.end(result.as_ref().err()) {
             let failure = result.as_ref().err().filter(|error| error.may_fall_back());
             *self.last_failure.lock() = failure.map(LlmError::owner_message);
         }
@@ -568,7 +575,7 @@ fn headers(config: &ProviderConfig, dialect: &dyn Dialect) -> Result<HeaderMap, 
     }
     for (name, value) in &config.headers {
         let key = join_key("headers", name);
-        let name = HeaderName::try_from(name.as_str()).map_err(|_| format!("{key}: is no name of a header"))?;
+        let name = HeaderName::try_from(name.as_str()).map_err(|_| format!("{key}: is not the name of a header"))?;
         insert(&key, name, value.expose().to_owned())?;
     }
     Ok(headers)

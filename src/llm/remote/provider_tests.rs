@@ -1,4 +1,4 @@
-use daoyou_channels::settings::Span;
+use daoyou_channels::settings::HumanDuration;
 use serde_json::json;
 
 use super::*;
@@ -174,7 +174,12 @@ async fn refused_pictures_are_left_out() {
         shown.push(service.next_request().await.contains("R0lGODlh"));
     }
     assert_eq!(shown, [true, true, false, true, false, false, false]);
-    assert!(!seeing.sees("m") && seeing.sees("other") && !unknown.sees("m") && unknown.sees("gpt-5"));
+    assert!(
+        !seeing.takes_images("m")
+            && seeing.takes_images("other")
+            && !unknown.takes_images("m")
+            && unknown.takes_images("gpt-5")
+    );
 }
 
 /// The number of changed requests is limited if a service refuses each of them; a refusal that no change can solve ends the
@@ -270,7 +275,7 @@ async fn attempts_are_counted_and_the_last_error_is_reported() {
 
 #[tokio::test]
 async fn deadlines_end_each_kind_of_silence() {
-    let short = Span::from_millis(60);
+    let short = HumanDuration::from_millis(60);
     let drip = "data: {\"choices\":[{\"delta\":{\"content\":\".\"}}]}\n\n";
     let drip_chunk: &'static [u8] = format!("{:x}\r\n{drip}\r\n", drip.len()).leak().as_bytes();
     let table: Vec<(Step, bool, &str)> = vec![
@@ -298,7 +303,7 @@ async fn without_streaming_the_total_deadline_alone_counts() {
     let service = FakeService::start([Step { bytes: Vec::new(), then: Then::Hang }]).await;
     let provider = provider(&service.url, |config| {
         (config.stream, config.retries) = (false, 0);
-        (config.idle_timeout, config.timeout) = (Span::from_millis(1), Span::from_millis(60));
+        (config.idle_timeout, config.timeout) = (HumanDuration::from_millis(1), HumanDuration::from_millis(60));
     });
     let error = provider.chat(&request(), &NoDeltas).await.unwrap_err();
     assert_eq!(error.to_string(), "acme: the answer was not complete within 60ms (timeout)");
@@ -310,7 +315,7 @@ async fn a_handshake_that_never_ends_meets_the_connect_deadline() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("https://{}/v1", listener.local_addr().unwrap());
     let provider = provider(&url, |config| {
-        config.connect_timeout = Span::from_millis(60);
+        config.connect_timeout = HumanDuration::from_millis(60);
         config.retries = 0;
     });
     let error = provider.chat(&request(), &NoDeltas).await.unwrap_err();
@@ -336,7 +341,7 @@ async fn an_unreachable_service_is_reported_in_plain_words() {
 async fn an_answer_that_ends_without_its_count_is_an_answer() {
     for then in [Then::Close, Then::Hang] {
         let service = FakeService::start([broken_stream(&format!("data: {}\n\n", HELLO[0]), then)]).await;
-        let provider = provider(&service.url, |config| config.idle_timeout = Span::from_millis(500));
+        let provider = provider(&service.url, |config| config.idle_timeout = HumanDuration::from_millis(500));
         assert_eq!(provider.chat(&request(), &NoDeltas).await.unwrap().text, "Hello");
     }
 }
@@ -398,7 +403,7 @@ fn addresses_and_keys_that_cannot_be_used_are_named() {
     );
     assert_eq!(
         wrong(&|config| drop(config.headers.insert("a b".to_owned(), Secret::new("c")))),
-        "headers.\"a b\": is no name of a header"
+        "headers.\"a b\": is not the name of a header"
     );
     for url in ["", "nonsense", "ftp://a.example/v1"] {
         assert!(wrong(&|config| config.base_url = Some(url.to_owned())).starts_with("base_url: "), "{url}");

@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 
 use crate::chat::ToolSpec;
 
-/// The most sets in the cache: those of turns and of sub-agents, and those from before a reload.
+/// The maximum number of sets in the cache: those of turns and of sub-agents, and those from before a reload.
 const SETS_LIMIT: usize = 8;
 
 /// Serialized definitions, ready for a request.

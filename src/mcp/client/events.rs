@@ -27,7 +27,7 @@ pub(super) struct ClientEvents {
 impl ClientEvents {
     fn refuse<T>(&self, method: &'static str) -> Result<T, ErrorData> {
         if !self.has_refused.swap(true, Ordering::Relaxed) {
-            tracing::warn!(server = self.server, method, "an MCP server asked for what daoyou does not give: refused");
+            tracing::warn!(server = self.server, method, "refused an unsupported request of an MCP server");
         }
         Err(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, method, None))
     }

@@ -41,8 +41,8 @@ fn answer_error(error: &serde_json::Error, id: RequestId) -> RxJsonRpcMessage<Ro
     JsonRpcMessage::error(ErrorData::new(ErrorCode::INTERNAL_ERROR, text, None), Some(id))
 }
 
-/// Returns the id of an answer that is no valid JSON; `None` if the text is something else. The text may be nested too deeply for
-/// the parser, or end early, so this only searches for the keys of the outermost object.
+/// Returns the id of an answer that is not valid JSON; `None` if the text is something else. The text may be nested too
+/// deeply for the parser, or end early, so this only searches for the keys of the outermost object.
 fn unreadable_answer_id(text: &str) -> Option<RequestId> {
     if !text.starts_with('{') || !text.contains("\"jsonrpc\"") {
         return None;

@@ -90,12 +90,12 @@ impl IncomingMessages {
     fn count_noise(&mut self, bytes: &[u8]) -> Result<(), Option<String>> {
         if self.noise_lines < LOGGED_NOISE && !bytes.trim_ascii().is_empty() {
             let text = truncate(&one_line(&self.server.redacted(String::from_utf8_lossy(bytes))), 200);
-            tracing::debug!(server = self.server.name, text, "an MCP server printed something that is no message");
+            tracing::debug!(server = self.server.name, text, "an MCP server printed something that is not a message");
         }
         self.noise_lines += 1;
         self.noise_bytes += bytes.len();
         if self.noise_lines > MAX_NOISE_LINES || self.noise_bytes > MAX_NOISE_BYTES {
-            return Err(Some("it prints too much to its standard output that is no message".to_owned()));
+            return Err(Some("it prints too much to its standard output that is not a message".to_owned()));
         }
         Ok(())
     }

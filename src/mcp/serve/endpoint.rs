@@ -174,8 +174,8 @@ fn unreadable(error: &axum::Error) -> Response {
     HttpError::bad_request(format!("the body could not be read: {error}")).into_response()
 }
 
-/// Returns 400 for a body that is no request which can be answered. Its id is null, so that no answer to another request with the
-/// same id is meant.
+/// Returns 400 for a body that is not a request which can be answered. Its id is null, so that no answer to another
+/// request with the same id is meant.
 fn refused(message: &str) -> Response {
     (StatusCode::BAD_REQUEST, Json(refusal(ErrorCode::INVALID_REQUEST, None, message))).into_response()
 }

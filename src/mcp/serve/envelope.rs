@@ -12,7 +12,7 @@ use crate::text::truncate;
 pub const MAX_MESSAGE: usize = 4 * 1024 * 1024;
 /// The error for a text that is not a message of the protocol.
 pub(super) const NO_MESSAGE: &str =
-    "this is no JSON-RPC message: one JSON object with jsonrpc, method, and id for a request";
+    "this is not a JSON-RPC message: one JSON object with jsonrpc, method, and id for a request";
 /// The longest id that an error shows, in characters.
 const MAX_SHOWN_ID: usize = 80;
 
@@ -32,7 +32,7 @@ pub(super) fn read_envelope(body: &[u8]) -> Result<MessageEnvelope, String> {
     if !text.trim_start().starts_with('{') {
         return Err(NO_MESSAGE.to_owned());
     }
-    strict_json::from_str(text).map_err(|error| format!("this is no JSON-RPC message: {error}"))
+    strict_json::from_str(text).map_err(|error| format!("this is not a JSON-RPC message: {error}"))
 }
 
 /// Returns the error for a request with the id of an open request.

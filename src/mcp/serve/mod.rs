@@ -19,10 +19,7 @@ use std::time::Duration;
 
 use async_channel::Receiver;
 use async_trait::async_trait;
-use daoyou_channels::{
-    Channel, ChannelContext, InboundMessage, MessageState, OutboundMessage, PickupDelivery, Receipt, Resend, SendError,
-    SessionEvent, StartError,
-};
+use daoyou_channels::{InboundMessage, MessageState, PickupChannel, SessionEvent};
 use serde_json::Value;
 use uuid::Uuid;
 
@@ -65,44 +62,21 @@ pub trait AgentAccess: Send + Sync {
     async fn sessions(&self) -> Result<Vec<Value>, String>;
 }
 
-/// The channel `mcp`. Its messages come in through [`McpEndpoint`], which picks up the replies by the ids of the messages. A
+/// Returns the channel `mcp`. Its messages come in through [`McpEndpoint`], which picks up the replies by the ids of the messages. A
 /// message that no client waits for becomes a dead letter, and the owner is notified.
-#[derive(Default)]
-pub struct McpChannel {
-    pickup: PickupDelivery,
-}
-
-#[async_trait]
-impl Channel for McpChannel {
-    fn name(&self) -> &'static str {
-        MCP_CHANNEL
-    }
-
-    fn resend(&self) -> Resend {
-        Resend::Again
-    }
-
-    async fn start(&self, context: ChannelContext) -> Result<(), StartError> {
-        self.pickup.run(context).await;
-        Ok(())
-    }
-
-    async fn send(&self, message: &OutboundMessage) -> Result<Receipt, SendError> {
-        self.pickup
-            .deliver(message, "an MCP client gets what belongs to its own calls of ask alone, and this is none")
-            .await
-    }
+pub fn mcp_channel() -> PickupChannel {
+    PickupChannel::new(MCP_CHANNEL, "an MCP client gets what belongs to its own calls of ask alone, and this is none")
 }
 
 #[cfg(test)]
 mod tests {
-    use daoyou_channels::OutboundContext;
+    use daoyou_channels::{Channel, OutboundContext, OutboundMessage};
 
     use super::*;
 
     #[tokio::test]
     async fn what_nobody_waits_for_is_not_counted_as_delivered() {
-        let channel = McpChannel::default();
+        let channel = mcp_channel();
         for (is_picked_up, is_delivered) in [(true, true), (false, false)] {
             let context = OutboundContext { is_picked_up, ..OutboundContext::default() };
             let message = OutboundMessage { context, ..OutboundMessage::text(MCP_CHANNEL, "work", "done") };

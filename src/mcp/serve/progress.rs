@@ -69,7 +69,7 @@ impl ProgressReporter {
         let progress = ProgressNotificationParam::new(token.clone(), f64::from(self.sent)).with_message(text);
         match tokio::time::timeout(SEND_LIMIT, peer.notify_progress(progress)).await {
             Ok(Ok(())) => {}
-            Ok(Err(error)) => tracing::debug!(%error, "an MCP client could not be told of progress"),
+            Ok(Err(error)) => tracing::debug!(%error, "progress could not be sent to an MCP client"),
             Err(_) => tracing::debug!("an MCP client does not read the progress that it asked for"),
         }
     }

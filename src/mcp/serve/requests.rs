@@ -6,7 +6,7 @@ use rmcp::RoleServer;
 use rmcp::model::{JsonRpcMessage, RequestId};
 use rmcp::service::TxJsonRpcMessage;
 
-/// The most open requests of a client. A client that leaves its requests unanswered loses the oldest ones.
+/// The maximum number of open requests of a client. A client that leaves its requests unanswered loses the oldest ones.
 const MAX_OPEN: i64 = 1_000;
 
 /// The requests without a response. rmcp gets a number of its own for each of them: the id of a cancelled request may be used

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use daoyou_channels::text::hex;
 use sha2::{Digest, Sha256};
 
-use super::page::Bullet;
-use crate::memory::Owner;
+use super::memory_page::Bullet;
+use crate::memory::MemoryOwner;
 use crate::text::{comparison_key, one_line};
 
 /// A bullet as it was recorded.
@@ -15,7 +15,7 @@ pub struct KnownBullet {
     /// The memory that the bullet states.
     pub id: i64,
     /// The owner of the memory.
-    pub owner: Owner,
+    pub owner: MemoryOwner,
     pub hash: String,
     /// The text of the memory.
     pub text: String,
@@ -23,7 +23,7 @@ pub struct KnownBullet {
 
 /// The edits of a page. Bullets are given by their position in the page.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct PageDiff {
+pub struct MemoryPageDiff {
     pub unchanged: Vec<(i64, usize)>,
     /// Bullets that were moved to the section of another owner.
     pub moved: Vec<(i64, usize)>,
@@ -32,11 +32,11 @@ pub struct PageDiff {
     pub removed: Vec<i64>,
 }
 
-/// The least similarity of a changed bullet and its former text, in the same place and anywhere, from 0 to 1.
+/// The minimum similarity of a changed bullet and its former text, in the same place and anywhere, from 0 to 1.
 const MIN_SIMILARITY_IN_PLACE: f64 = 0.3;
 const MIN_SIMILARITY: f64 = 0.6;
 
-/// The most pairs of lines that are compared by their characters, which takes some tens of milliseconds.
+/// The maximum number of pairs of lines that are compared by their characters, which takes some tens of milliseconds.
 const MAX_PAIRS: usize = 2_500;
 
 /// Returns the hash that identifies a bullet.
@@ -45,13 +45,13 @@ pub fn hash(text: &str) -> String {
 }
 
 /// Compares the recorded bullets, in their order, with those of the page.
-pub fn diff(recorded: &[KnownBullet], bullets: &[Bullet]) -> PageDiff {
+pub fn diff(recorded: &[KnownBullet], bullets: &[Bullet]) -> MemoryPageDiff {
     let hashes: Vec<String> = bullets.iter().map(|bullet| hash(&bullet.text)).collect();
     let mut of_hash: HashMap<&str, Vec<usize>> = HashMap::new();
     for (at, hash) in hashes.iter().enumerate() {
         of_hash.entry(hash).or_default().push(at);
     }
-    let mut found = PageDiff::default();
+    let mut found = MemoryPageDiff::default();
     // The bullet of each recorded line.
     let mut matches: Vec<Option<usize>> = vec![None; recorded.len()];
     let mut taken: BTreeSet<usize> = BTreeSet::new();
@@ -81,7 +81,7 @@ fn pair_changed(
     bullets: &[Bullet],
     matches: &mut [Option<usize>],
     taken: &mut BTreeSet<usize>,
-    found: &mut PageDiff,
+    found: &mut MemoryPageDiff,
 ) {
     let missing = unmatched_by_gap(recorded.iter().zip(&*matches).map(|(line, at)| (&line.owner, *at)));
     let at_matched = bullets.iter().enumerate().map(|(at, bullet)| (&bullet.owner, taken.contains(&at).then_some(at)));
@@ -113,13 +113,15 @@ fn pair_changed(
 }
 
 /// A place between two bullets that a person has not changed: the section, and the bullet before it.
-type Gap<'a> = (&'a Owner, Option<usize>);
+type Gap<'a> = (&'a MemoryOwner, Option<usize>);
 
 /// Groups the positions of lines that have no bullet on the page, by their gaps. `lines` gives the owner and the bullet of each
 /// line.
-fn unmatched_by_gap<'a>(lines: impl Iterator<Item = (&'a Owner, Option<usize>)>) -> BTreeMap<Gap<'a>, Vec<usize>> {
+fn unmatched_by_gap<'a>(
+    lines: impl Iterator<Item = (&'a MemoryOwner, Option<usize>)>,
+) -> BTreeMap<Gap<'a>, Vec<usize>> {
     let mut unmatched: BTreeMap<Gap<'a>, Vec<usize>> = BTreeMap::new();
-    let mut before: BTreeMap<&Owner, usize> = BTreeMap::new();
+    let mut before: BTreeMap<&MemoryOwner, usize> = BTreeMap::new();
     for (place, (owner, bullet)) in lines.enumerate() {
         match bullet {
             Some(at) => drop(before.insert(owner, at)),
@@ -167,11 +169,11 @@ mod tests {
     use super::*;
 
     fn page(lines: &[&str]) -> Vec<Bullet> {
-        let mut owner = Owner::everyone();
+        let mut owner = MemoryOwner::everyone();
         let mut found = Vec::new();
         for line in lines {
             if *line == "---" {
-                owner = Owner::gateway();
+                owner = MemoryOwner::gateway();
             } else {
                 found.push(Bullet { range: 0..0, owner: owner.clone(), text: (*line).to_owned() });
             }
@@ -188,7 +190,7 @@ mod tests {
             .collect();
         let case = |lines: &[&str]| diff(&recorded, &page(lines));
         let all = || vec![(1, 0), (2, 1), (3, 2), (4, 3)];
-        assert_eq!(case(&before), PageDiff { unchanged: all(), ..PageDiff::default() });
+        assert_eq!(case(&before), MemoryPageDiff { unchanged: all(), ..MemoryPageDiff::default() });
         let more = case(&["I like tea", "My cat is Momo", "Rust is used", "---", "The PIN is 4711", "我住在北京"]);
         assert_eq!((more.added, more.unchanged.len()), (vec![2], 4));
         let fewer = case(&["My cat is Momo", "---", "The PIN is 4711", "我住在北京"]);

@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use serde_json::Value;
 
-use super::page::remove_ranges;
+use super::memory_page::remove_ranges;
 use crate::store::memory_lines::SummaryRow;
 use crate::text::Language;
 
@@ -43,7 +43,7 @@ pub fn section(row: &SummaryRow, language: Language, zone: &TimeZone) -> String 
     format!("{head}- {}: {count}\n\n### {}\n{text}\n{SECTION_END}\n", headings.messages, headings.content)
 }
 
-/// The most bytes that a person may have appended after the unrecorded sections of a stopped process.
+/// The maximum number of bytes that a person may have appended after the unrecorded sections of a stopped process.
 const MAX_LATER_BYTES: usize = 64 * 1024;
 
 /// Appends sections to a log. Does not repeat sections that a process wrote before it stopped without recording them.

@@ -1,11 +1,11 @@
 //! Synchronizes MEMORY.md with the store: applies the edits of the page to the store, and adds new memories to the page.
 
-use super::diff::{self, KnownBullet, PageDiff};
-use super::page::{self, Bullet};
+use super::diff::{self, KnownBullet, MemoryPageDiff};
+use super::memory_page::{self, Bullet};
 use crate::memory::forgetting::{drop_prompt_snapshots, forget};
 use crate::memory::remember::{remember, remember_replacing};
 use crate::memory::{
-    Identities, MemoryConfig, MemoryKind, MemoryOrigin, NewMemoryEntry, Owner, RememberOutcome, owner_label,
+    Identities, MemoryConfig, MemoryKind, MemoryOrigin, MemoryOwner, NewMemoryEntry, RememberOutcome, owner_label,
     parse_owner, validate_entry, vectors, word_index,
 };
 use crate::store::memory_lines::{self, LineRow};
@@ -30,7 +30,7 @@ const OTHERS_PAGE_BYTES: usize = 1_000_000;
 
 /// The settings for reading and writing a page.
 #[derive(Clone, Copy, Debug)]
-pub struct PageContext<'a> {
+pub struct MemoryPageContext<'a> {
     pub config: &'a MemoryConfig,
     pub identities: &'a Identities,
     /// The heading above private bullets.
@@ -46,16 +46,18 @@ pub fn import(
     connection: &Connection,
     page: &str,
     is_fresh: bool,
-    context: PageContext<'_>,
+    context: MemoryPageContext<'_>,
     redact: impl Fn(&mut NewMemoryEntry),
 ) -> Result<Option<RenderedPage>, StoreError> {
-    let PageContext { config, identities, heading } = context;
-    let owners: Vec<Owner> =
-        memory_queries::facts_of_owners(connection)?.iter().map(|facts| Owner::from_stored(&facts.owner)).collect();
+    let MemoryPageContext { config, identities, heading } = context;
+    let owners: Vec<MemoryOwner> = memory_queries::facts_of_owners(connection)?
+        .iter()
+        .map(|facts| MemoryOwner::from_stored(&facts.owner))
+        .collect();
     let owner_of = |name: &str| owner_of_name(name, identities, &owners);
     let (rows, stale): (Vec<LineRow>, Vec<LineRow>) =
         memory_lines::all(connection)?.into_iter().partition(|row| row.text.is_some());
-    let mut bullets = page::parse_bullets(page, owner_of);
+    let mut bullets = memory_page::parse_bullets(page, owner_of);
     let mut removed = Vec::new();
     for row in &stale {
         let is_it = |bullet: &Bullet| bullet.owner.as_str() == row.owner && diff::hash(&bullet.text) == row.hash;
@@ -67,7 +69,7 @@ pub fn import(
         .iter()
         .map(|row| KnownBullet {
             id: row.memory,
-            owner: Owner::from_stored(&row.owner),
+            owner: MemoryOwner::from_stored(&row.owner),
             hash: row.hash.clone(),
             text: row.text.clone().unwrap_or_default(),
         })
@@ -90,24 +92,24 @@ pub fn import(
         }
         record(connection, &current, &bullets, &stale)?;
     }
-    let text = page::remove_ranges(page, &removed);
+    let text = memory_page::remove_ranges(page, &removed);
     let (text, more) = add_missing(connection, text, &owners, heading, owner_of)?;
     Ok(Some(RenderedPage { text, more, gone: stale.into_iter().map(|row| row.memory).collect() }))
 }
 
 /// The facts that the page adds: id, owner and hash.
-type NewBullets = Vec<(i64, Owner, String)>;
+type NewBullets = Vec<(i64, MemoryOwner, String)>;
 
 /// Adds all current memories that the page lacks.
 fn add_missing(
     connection: &Connection,
     mut text: String,
-    owners: &[Owner],
+    owners: &[MemoryOwner],
     heading: &str,
-    owner_of: impl Fn(&str) -> Owner + Copy,
+    owner_of: impl Fn(&str) -> MemoryOwner + Copy,
 ) -> Result<(String, NewBullets), StoreError> {
     let mut more = Vec::new();
-    let (own, everyone) = (Owner::gateway(), Owner::everyone());
+    let (own, everyone) = (MemoryOwner::gateway(), MemoryOwner::everyone());
     let others = owners.iter().filter(|owner| **owner != own && **owner != everyone);
     for owner in [&everyone, &own].into_iter().chain(others) {
         let missing = memory_lines::missing(connection, owner.as_str())?;
@@ -121,7 +123,7 @@ fn add_missing(
             continue;
         }
         let lines: Vec<String> = missing.iter().map(|(_, text)| text.clone()).collect();
-        text = page::insert_bullets(&text, owner, &lines, &heading, owner_of);
+        text = memory_page::insert_bullets(&text, owner, &lines, &heading, owner_of);
         more.extend(missing.into_iter().map(|(id, text)| (id, owner.clone(), diff::hash(&text))));
     }
     Ok((text, more))
@@ -166,7 +168,7 @@ fn record(
 /// Applies the edits of a person to the store. Returns the memory of each bullet.
 fn apply_diff(
     connection: &Connection,
-    edits: &PageDiff,
+    edits: &MemoryPageDiff,
     bullets: &[Bullet],
     config: &MemoryConfig,
     redact: impl Fn(&mut NewMemoryEntry),
@@ -209,7 +211,7 @@ fn apply_diff(
     forget(connection, &gone)?;
     let is_changed = !(edits.moved.is_empty() && edits.changed.is_empty() && edits.added.is_empty() && gone.is_empty());
     if is_changed {
-        drop_prompt_snapshots(connection, &Owner::everyone())?;
+        drop_prompt_snapshots(connection, &MemoryOwner::everyone())?;
     }
     Ok(lines)
 }
@@ -223,18 +225,18 @@ fn push_once(lines: &mut Vec<(i64, usize)>, line: (i64, usize)) {
 
 /// Returns true if the heading is read back as this owner. A name may contain a line break, or differ from another by spaces
 /// only.
-fn is_read_back_as(heading: &str, owner: &Owner, owner_of: impl Fn(&str) -> Owner) -> bool {
-    let read = page::parse_bullets(&format!("## {heading}\n- x\n"), owner_of);
+fn is_read_back_as(heading: &str, owner: &MemoryOwner, owner_of: impl Fn(&str) -> MemoryOwner) -> bool {
+    let read = memory_page::parse_bullets(&format!("## {heading}\n- x\n"), owner_of);
     read.len() == 1 && read.iter().all(|bullet| bullet.owner == *owner)
 }
 
 /// Returns the owner that a name in a heading means: one that the configuration knows, or else one with facts and this
 /// label. Any other name means the gateway's owner, who owns all private bullets.
-fn owner_of_name(name: &str, identities: &Identities, owners: &[Owner]) -> Owner {
+fn owner_of_name(name: &str, identities: &Identities, owners: &[MemoryOwner]) -> MemoryOwner {
     parse_owner(name, identities)
         .ok()
         .or_else(|| owners.iter().find(|owner| owner_label(owner) == name).cloned())
-        .unwrap_or_else(Owner::gateway)
+        .unwrap_or_else(MemoryOwner::gateway)
 }
 
 #[cfg(test)]
@@ -262,7 +264,7 @@ mod tests {
             let identities = self.identities.clone();
             let write = move |connection: &Connection| {
                 let config = MemoryConfig::default();
-                let context = PageContext { config: &config, identities: &identities, heading: "Private" };
+                let context = MemoryPageContext { config: &config, identities: &identities, heading: "Private" };
                 let imported = import(connection, &page, is_fresh, context, |_| {})?;
                 if let Some(rendering) = &imported {
                     record_rendering(connection, rendering)?;
@@ -273,13 +275,13 @@ mod tests {
             imported.map(|rendering| self.page = rendering.text).is_some()
         }
 
-        async fn remember(&self, owner: Owner, text: &str) {
+        async fn remember(&self, owner: MemoryOwner, text: &str) {
             let new = NewMemoryEntry::new(owner, MemoryKind::Fact, text, MemoryOrigin::Stated);
             let write = move |connection: &Connection| remember(connection, &new, &MemoryConfig::default());
             self.store.write(Durability::Logged, write).await.unwrap();
         }
 
-        async fn known(&self, owner: Owner) -> Vec<String> {
+        async fn known(&self, owner: MemoryOwner) -> Vec<String> {
             let read = move |connection: &Connection| list(connection, &owner, MemoryKind::Fact, 100);
             let mut texts: Vec<_> = self.store.read(read).await.unwrap().into_iter().map(|entry| entry.text).collect();
             texts.reverse();
@@ -290,13 +292,16 @@ mod tests {
     #[tokio::test]
     async fn edits_reach_the_store_and_new_memories_reach_the_page() {
         let mut world = World::new("# M\n\n- all know\n");
-        world.remember(Owner::gateway(), "My cat is called Momo").await;
-        world.remember(Owner::gateway(), "I like tea").await;
+        world.remember(MemoryOwner::gateway(), "My cat is called Momo").await;
+        world.remember(MemoryOwner::gateway(), "I like tea").await;
         assert!(world.import_page(false).await);
         let first = "# M\n\n- all know\n\n## Private\n\n- My cat is called Momo\n- I like tea\n";
-        assert_eq!((world.page.as_str(), world.known(Owner::everyone()).await), (first, vec!["all know".to_owned()]));
+        assert_eq!(
+            (world.page.as_str(), world.known(MemoryOwner::everyone()).await),
+            (first, vec!["all know".to_owned()])
+        );
         // Replaced in the store: the new bullet replaces the old one.
-        world.remember(Owner::gateway(), "My cat is called Nini").await;
+        world.remember(MemoryOwner::gateway(), "My cat is called Nini").await;
         assert!(world.import_page(false).await);
         assert_eq!(world.page, first.replace("- My cat is called Momo\n", "") + "- My cat is called Nini\n");
         // Changed, moved and added by hand.
@@ -306,12 +311,12 @@ mod tests {
         let by_hand = world.page.clone();
         assert!(world.import_page(false).await);
         assert_eq!(world.page, by_hand, "the page is unchanged");
-        assert_eq!(world.known(Owner::everyone()).await, ["I like tea", "all know this"]);
-        assert_eq!(world.known(Owner::gateway()).await, ["My cat is called Nini"]);
+        assert_eq!(world.known(MemoryOwner::everyone()).await, ["I like tea", "all know this"]);
+        assert_eq!(world.known(MemoryOwner::gateway()).await, ["My cat is called Nini"]);
         // A bullet that contradicts another one replaces it on the page as well.
         world.page = by_hand.replace("- my cat is called nini\n", "- My cat is called Lulu\n");
         assert!(world.import_page(false).await);
-        assert_eq!(world.known(Owner::gateway()).await, ["My cat is called Lulu"]);
+        assert_eq!(world.known(MemoryOwner::gateway()).await, ["My cat is called Lulu"]);
         assert_eq!(
             world.page,
             by_hand.replace("- My cat is called Nini\n- my cat is called nini\n", "- My cat is called Lulu\n")
@@ -319,27 +324,27 @@ mod tests {
         // A page that was written just now does not remove many memories at once.
         let whole = std::mem::replace(&mut world.page, "# M\n".to_owned());
         assert!(!world.import_page(true).await);
-        assert_eq!(world.known(Owner::everyone()).await.len(), 2);
+        assert_eq!(world.known(MemoryOwner::everyone()).await.len(), 2);
         world.page = whole.replace("- I like tea\n", "");
         assert!(world.import_page(true).await);
-        assert_eq!(world.known(Owner::everyone()).await, ["all know this"]);
+        assert_eq!(world.known(MemoryOwner::everyone()).await, ["all know this"]);
         let long = format!("- {}\n", "x".repeat(1_001));
         world.page.push_str(&long);
         assert!(
             world.import_page(false).await && world.page.ends_with(&long),
             "a text that is too long stays, and is not stored"
         );
-        assert_eq!(world.known(Owner::gateway()).await, ["My cat is called Lulu"]);
+        assert_eq!(world.known(MemoryOwner::gateway()).await, ["My cat is called Lulu"]);
     }
 
     #[tokio::test]
     async fn memories_forgotten_during_a_write_do_not_return() {
         let mut world = World::new("# M\n\n## Private\n");
-        world.remember(Owner::gateway(), "The code is 4711").await;
+        world.remember(MemoryOwner::gateway(), "The code is 4711").await;
         let (page, identities) = (world.page.clone(), world.identities.clone());
         let write = move |connection: &Connection| {
             let config = MemoryConfig::default();
-            let context = PageContext { config: &config, identities: &identities, heading: "Private" };
+            let context = MemoryPageContext { config: &config, identities: &identities, heading: "Private" };
             let rendering = import(connection, &page, false, context, |_| {})?.unwrap();
             let ids: Vec<i64> = rendering.more.iter().map(|(id, ..)| *id).collect();
             forget(connection, &ids)?;
@@ -349,15 +354,19 @@ mod tests {
         world.page = world.store.write(Durability::Logged, write).await.unwrap();
         assert!(world.page.contains("4711"));
         assert!(world.import_page(false).await);
-        assert_eq!((world.page.trim_end(), world.known(Owner::gateway()).await), ("# M\n\n## Private", Vec::new()));
+        assert_eq!(
+            (world.page.trim_end(), world.known(MemoryOwner::gateway()).await),
+            ("# M\n\n## Private", Vec::new())
+        );
     }
 
     #[tokio::test]
     async fn every_owner_has_a_section() {
         let mut world = World::new("# M\n\n## Private\n");
-        let (ann, bob) = (Owner::sender("webhook:in", "ann"), Owner::sender("webhook:in", "bob"));
-        let sly = ["ann ", "x\n- all is free", "x\n## Private", "ann #"].map(|name| Owner::sender("webhook:in", name));
-        for owner in [Owner::gateway(), ann.clone(), bob.clone()].into_iter().chain(sly) {
+        let (ann, bob) = (MemoryOwner::sender("webhook:in", "ann"), MemoryOwner::sender("webhook:in", "bob"));
+        let sly =
+            ["ann ", "x\n- all is free", "x\n## Private", "ann #"].map(|name| MemoryOwner::sender("webhook:in", name));
+        for owner in [MemoryOwner::gateway(), ann.clone(), bob.clone()].into_iter().chain(sly) {
             world.remember(owner, "I like tea").await;
         }
         assert!(world.import_page(false).await);
@@ -371,7 +380,7 @@ mod tests {
         assert_eq!(world.page, by_hand);
         assert_eq!(world.known(ann.clone()).await, ["I like coffee"]);
         assert_eq!(world.known(bob.clone()).await, ["I like tea"]);
-        assert_eq!(world.known(Owner::gateway()).await, ["I like tea", "a PIN"]);
+        assert_eq!(world.known(MemoryOwner::gateway()).await, ["I like tea", "a PIN"]);
         let forgotten = bob.clone();
         let forget_bobs = move |connection: &Connection| {
             let ids: Vec<i64> =
@@ -381,15 +390,15 @@ mod tests {
         world.store.write(Durability::Logged, forget_bobs).await.unwrap();
         assert!(world.import_page(false).await);
         assert_eq!(world.page, by_hand.replacen("- I like tea\n", "", 1));
-        assert_eq!(world.known(Owner::gateway()).await, ["I like tea", "a PIN"]);
+        assert_eq!(world.known(MemoryOwner::gateway()).await, ["I like tea", "a PIN"]);
         // An owner with a new name keeps the old section; an unknown name means the gateway's owner.
         let all = [("ann".to_owned(), vec!["webhook:in:ann".to_owned()])].into();
         world.identities = Identities::new(&all);
         world.page = world.page.replace("## Private: webhook:in:bob", "## Private: health\n- I am well");
         assert!(world.import_page(false).await);
-        assert_eq!(world.known(Owner::named("ann")).await, ["I like coffee"]);
-        assert_eq!(world.known(Owner::gateway()).await, ["I like tea", "a PIN", "I am well"]);
-        world.remember(Owner::named("ann"), "My cat is Momo").await;
+        assert_eq!(world.known(MemoryOwner::named("ann")).await, ["I like coffee"]);
+        assert_eq!(world.known(MemoryOwner::gateway()).await, ["I like tea", "a PIN", "I am well"]);
+        world.remember(MemoryOwner::named("ann"), "My cat is Momo").await;
         assert!(world.import_page(false).await);
         assert!(world.page.contains("ann\n\n- I like coffee\n- My cat is Momo\n"), "{}", world.page);
     }

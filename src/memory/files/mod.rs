@@ -3,7 +3,7 @@
 mod diff;
 mod history;
 mod import;
-mod page;
+mod memory_page;
 mod state;
 mod writer;
 

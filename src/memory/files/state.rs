@@ -83,7 +83,7 @@ pub enum FileRead {
     Unusable(String),
 }
 
-/// The most older history files of one second.
+/// The maximum number of older history files of one second.
 const MAX_HISTORIES_PER_SECOND: usize = 20;
 
 /// The age from which a file counts as completely written, so that missing bullets count as removed.

@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use super::history;
-use super::import::{PageContext, import, record_rendering};
+use super::import::{MemoryPageContext, import, record_rendering};
 use super::state::{FileRead, MEMORY_FILE, older_histories, read, replace, stamp as stamp_of, write_older_history};
 use crate::crash;
 use crate::live::LivePart;
@@ -25,13 +25,13 @@ const CHECK_INTERVAL: Duration = Duration::from_secs(10);
 const RETRY_INTERVAL: Duration = Duration::from_secs(2);
 /// The pause after a commit, so that one update handles all commits in it.
 const SETTLE: Duration = Duration::from_millis(100);
-/// The least time between two writes of HISTORY.md, each of which writes the whole file.
+/// The minimum time between two writes of HISTORY.md, each of which writes the whole file.
 const MIN_LOG_INTERVAL: Duration = Duration::from_secs(5);
-/// The most tries to update a file that is being edited.
+/// The maximum number of tries to update a file that is being edited.
 const MAX_TRIES: usize = 3;
 /// The size above which the log continues in a new file, in bytes.
 const MAX_LOG_BYTES: usize = 500_000;
-/// The most summaries of one write.
+/// The maximum number of summaries of one write.
 const SUMMARIES_PER_WRITE: u32 = 200;
 
 /// The key in `meta` of the last summary that HISTORY.md contains.
@@ -193,7 +193,7 @@ impl MemoryService {
                     memory_lines::clear(connection)?;
                 }
                 let MemorySettings { config, identities, .. } = &*settings_of_page;
-                let context = PageContext { config, identities, heading };
+                let context = MemoryPageContext { config, identities, heading };
                 let imported = import(connection, &page, is_fresh, context, |new| {
                     secrets.redact(&mut new.text);
                 })?;

@@ -1,7 +1,7 @@
 //! Shared helpers of the memory tools.
 
 use crate::memory::{
-    AnsweredTurn, MemoryEntry, MemoryError, MemoryKind, MemoryService, MemorySource, Owner, current_entry,
+    AnsweredTurn, MemoryEntry, MemoryError, MemoryKind, MemoryOwner, MemoryService, MemorySource, current_entry,
 };
 use crate::store::{Connection, ownership};
 use crate::text::one_line;
@@ -12,7 +12,10 @@ const DEFAULT_LIMIT: usize = 8;
 const MAX_LIMIT: usize = 50;
 
 /// Returns the owner of the memory that a call reads and changes.
-pub fn owner(service: &MemoryService, context: &ToolContext) -> Result<Owner, MemoryError> {
+///
+/// # Errors
+/// [`MemoryError::Wrong`] if the sender has no memory.
+pub fn owner(service: &MemoryService, context: &ToolContext) -> Result<MemoryOwner, MemoryError> {
     let ToolContext { channel, sender, trust, .. } = context;
     let no_owner = || {
         MemoryError::Wrong(
@@ -24,14 +27,17 @@ pub fn owner(service: &MemoryService, context: &ToolContext) -> Result<Owner, Me
 }
 
 /// Returns true if others than the caller read the answer. Private memories are not shown in it then.
+///
+/// # Errors
+/// The readers of the conversation cannot be read from the store.
 pub async fn is_shared(service: &MemoryService, context: &ToolContext) -> Result<bool, MemoryError> {
     let (context, settings) = (context.clone(), service.settings.clone());
     let read = move |connection: &Connection| {
         let ToolContext { session, channel, chat_id, sender, trust, origin, .. } = &context;
         let person = settings.identities.owner_of(channel, sender, *trust);
-        let (session, place) = (session.as_str(), (channel.as_str(), chat_id.as_str()));
+        let session = session.as_str();
         let is_shared = ownership::of_session(connection, session)?.is_shared;
-        let turn = AnsweredTurn { session, is_shared, place, origin };
+        let turn = AnsweredTurn { session, is_shared, channel, chat_id, origin };
         turn.is_read_by_others(connection, person.as_ref(), &settings.identities)
     };
     Ok(service.store.read(read).await?)
@@ -43,10 +49,14 @@ pub fn turn_source(context: &ToolContext) -> MemorySource {
 }
 
 /// Returns the memory with this id, or the one that replaced it, if `owner` may change it.
-pub fn changeable_memory(connection: &Connection, owner: &Owner, id: i64) -> Result<MemoryEntry, MemoryError> {
+///
+/// # Errors
+/// There is no such memory, `owner` may not change it, or the store cannot be read.
+pub fn changeable_memory(connection: &Connection, owner: &MemoryOwner, id: i64) -> Result<MemoryEntry, MemoryError> {
     let found = current_entry(connection, id)?;
-    let may_change =
-        |entry: &MemoryEntry| entry.owner == *owner || (*owner == Owner::gateway() && entry.owner == Owner::everyone());
+    let may_change = |entry: &MemoryEntry| {
+        entry.owner == *owner || (*owner == MemoryOwner::gateway() && entry.owner == MemoryOwner::everyone())
+    };
     let unknown = || {
         MemoryError::Wrong(format!("there is no memory with the id {id}; recall shows the ids of those that there are"))
     };

@@ -17,7 +17,7 @@ use crate::store::{Connection, approvals};
 use crate::text::{one_line, truncate};
 use crate::tools::{ToolContext, ToolDefinition, ToolResult};
 
-/// The most characters of a message that are shown.
+/// The maximum number of characters of a message that are shown.
 const SHOWN_CHARS: usize = 400;
 
 /// The heading above the results.
@@ -43,6 +43,10 @@ pub fn definition() -> ToolDefinition {
     ToolDefinition { is_private: true, ..definition }
 }
 
+/// Checks the arguments of a call.
+///
+/// # Errors
+/// The arguments do not fit the schema, the query is empty, or `since` is not a time.
 pub fn validate(arguments: &Value) -> Result<(), String> {
     let args = SearchHistoryArgs::deserialize(arguments).map_err(|error| error.to_string())?;
     if args.query.trim().is_empty() {
@@ -51,6 +55,11 @@ pub fn validate(arguments: &Value) -> Result<(), String> {
     args.since.map(|text| parse_start(&text, &TimeZone::UTC)).transpose().map(|_| ())
 }
 
+/// Searches the messages of earlier conversations of the caller; in a shared conversation, only its own messages.
+///
+/// # Errors
+/// The sender has no memory, `since` is not a time, the session may not be searched from here, or the store cannot be
+/// read.
 pub async fn search(
     service: Arc<MemoryService>,
     args: SearchHistoryArgs,

@@ -2,7 +2,6 @@
 
 mod caller;
 
-mod forget;
 mod history;
 mod recall;
 mod remember;
@@ -63,7 +62,7 @@ impl Tool for MemoryTool {
         match self.task {
             MemoryTask::Remember => with_arguments(arguments, |args| remember::remember(service, args, context)).await,
             MemoryTask::Recall => with_arguments(arguments, |args| recall::search(service, args, context)).await,
-            MemoryTask::Forget => with_arguments(arguments, |args| forget::plan_forget(service, args, context)).await,
+            MemoryTask::Forget => with_arguments(arguments, |args| remember::plan_forget(service, args, context)).await,
             MemoryTask::SearchHistory => {
                 with_arguments(arguments, |args| history::search(service, args, context)).await
             }
@@ -76,7 +75,7 @@ pub fn tools(service: Option<&Arc<MemoryService>>) -> Vec<Arc<dyn Tool>> {
     let tools = [
         (MemoryTask::Remember, remember::definition()),
         (MemoryTask::Recall, recall::definition()),
-        (MemoryTask::Forget, forget::definition()),
+        (MemoryTask::Forget, remember::forget_definition()),
         (MemoryTask::SearchHistory, history::definition()),
     ];
     let tool = |(task, definition)| Arc::new(MemoryTool { definition, service: service.cloned(), task }) as _;

@@ -7,12 +7,12 @@ use serde::Deserialize;
 
 use super::caller::{entry_line, hit_limit, is_shared, owner};
 use crate::guard::Taint;
-use crate::memory::{HitLocation, MemoryEntry, MemoryError, MemoryKind, MemoryService, Owner, RecallQuery, list};
+use crate::memory::{HitLocation, MemoryEntry, MemoryError, MemoryKind, MemoryOwner, MemoryService, RecallQuery, list};
 use crate::store::{Connection, Durability, StoreError, memories};
 use crate::text::{one_line, truncate};
 use crate::tools::{ToolContext, ToolDefinition, ToolResult};
 
-/// The most characters of a memory that are shown.
+/// The maximum number of characters of a memory that are shown.
 const SHOWN_CHARS: usize = 600;
 
 /// The heading above the results.
@@ -59,6 +59,10 @@ pub fn definition() -> ToolDefinition {
 /// A memory, and its similarity if there was a query.
 type RecalledEntry = (MemoryEntry, Option<f64>);
 
+/// Searches the memories that the caller may see; without a query, lists the newest.
+///
+/// # Errors
+/// The sender has no memory, or the store cannot be read.
 pub async fn search(
     service: Arc<MemoryService>,
     args: RecallArgs,
@@ -66,7 +70,7 @@ pub async fn search(
 ) -> Result<ToolResult, MemoryError> {
     let owner = owner(&service, context)?;
     let is_shared = is_shared(&service, context).await?;
-    let owners = if is_shared { vec![Owner::everyone()] } else { vec![owner, Owner::everyone()] };
+    let owners = if is_shared { vec![MemoryOwner::everyone()] } else { vec![owner, MemoryOwner::everyone()] };
     let limit = hit_limit(args.limit);
     let kinds: Vec<MemoryKind> = args.kinds.filter(|kinds| !kinds.is_empty()).map_or_else(
         || vec![MemoryKind::Fact, MemoryKind::Preference, MemoryKind::Case, MemoryKind::Summary],
@@ -121,7 +125,7 @@ fn with_taint(connection: &Connection, found: Vec<RecalledEntry>) -> Result<(Vec
 
 fn newest(
     connection: &Connection,
-    owners: &[Owner],
+    owners: &[MemoryOwner],
     kinds: &[MemoryKind],
     limit: usize,
 ) -> Result<Vec<RecalledEntry>, StoreError> {

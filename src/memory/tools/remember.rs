@@ -1,4 +1,4 @@
-//! `remember`: stores memories for later conversations.
+//! `remember`: stores memories for later conversations. `forget`: removes a memory for good.
 
 use std::sync::Arc;
 
@@ -8,17 +8,15 @@ use serde_json::{Value, json};
 
 use super::caller::{changeable_memory, entry_line, is_shared, owner, turn_source};
 use crate::memory::{
-    MemoryEntry, MemoryError, MemoryKind, MemoryOrigin, MemoryService, MemorySource, NewMemoryEntry, Owner,
-    RememberPlan, apply_plan, plan, validate_entry, written,
+    MemoryEntry, MemoryError, MemoryKind, MemoryOrigin, MemoryOwner, MemoryService, MemorySource, NewMemoryEntry,
+    RememberPlan, apply_plan, forget, plan, validate_entry, written,
 };
 use crate::store::{Connection, Durability, StoreError, memories};
-use crate::tools::{
-    ReplayPolicy, RowEffect, ToolContext, ToolDefinition, ToolEffect, ToolOutcome, ToolResult, WriteRows,
-};
+use crate::tools::{ReplayPolicy, RowEffect, ToolContext, ToolDefinition, ToolEffect, ToolOutcome, ToolResult};
 
 /// The confidence in a memory that was stated.
 const STATED_CONFIDENCE: f64 = 0.8;
-/// The most tags of a case, and the longest tag, in characters.
+/// The maximum number of tags of a case, and the longest tag, in characters.
 const MAX_TAGS: usize = 10;
 const TAG_CHARS: usize = 40;
 
@@ -53,12 +51,16 @@ impl From<NewMemoryKindArg> for MemoryKind {
     }
 }
 
-/// Returns the definition of the tool.
+/// Returns the definition of the tool `remember`.
 pub fn definition() -> ToolDefinition {
     let description = "Remember what will matter in later conversations.";
     ToolDefinition::changing::<RememberArgs>("remember", description, ReplayPolicy::Atomic)
 }
 
+/// Plans a new memory, or a replacement of one, which the commit of the call's result writes.
+///
+/// # Errors
+/// The sender has no memory, the memory is invalid, or the store cannot be written.
 pub async fn remember(
     service: Arc<MemoryService>,
     args: RememberArgs,
@@ -82,8 +84,10 @@ pub async fn remember(
         (None, Some(old), false) => format!("Replaced: {} (id {}) by {new} (id {id})", line_of(old), old.id),
         (None, _, _) => format!("Remembered (id {id}): {new}"),
     };
-    let rows = ToolEffect::Rows(RowEffect(Arc::new(PlannedWrite { service, plan, id })));
-    Ok(ToolOutcome { result: ToolResult::ok(text), effects: vec![rows] })
+    let of_commit = service.clone();
+    let write = move |connection: &Connection| write_planned(connection, &service, &plan, id);
+    let rows = RowEffect::new(write, move || of_commit.notify_changes());
+    Ok(ToolOutcome { result: ToolResult::ok(text), effects: vec![ToolEffect::Rows(rows)] })
 }
 
 /// Plans the changes, and reserves an id for them.
@@ -91,7 +95,7 @@ fn prepare(
     connection: &Connection,
     service: &MemoryService,
     args: RememberArgs,
-    owner: Owner,
+    owner: MemoryOwner,
     source: MemorySource,
 ) -> Result<(RememberPlan, i64), MemoryError> {
     let instead: Option<MemoryEntry> = args.replaces.map(|id| changeable_memory(connection, &owner, id)).transpose()?;
@@ -136,26 +140,53 @@ fn case_detail(content: &str, tags: Vec<String>) -> Value {
     json!({"problem": problem.trim(), "solution": solution.trim(), "tags": tags})
 }
 
-/// A memory that is committed with the result of its call.
-#[derive(Debug)]
-struct PlannedWrite {
-    service: Arc<MemoryService>,
-    plan: RememberPlan,
-    /// The id of the known memory, or the reserved id of a new one.
+/// Writes a memory in the commit of its call's result. `id` is the id of the known memory, or the reserved id of a new one.
+fn write_planned(
+    connection: &Connection,
+    service: &MemoryService,
+    planned: &RememberPlan,
+    id: i64,
+) -> Result<(), StoreError> {
+    // The plan is made again: another call of the same response may have stored the memory, or it was forgotten meanwhile.
+    let now = plan(connection, planned.entry.clone(), planned.replaces.clone())?;
+    // The id of a known memory is taken, even if that memory was replaced meanwhile.
+    let reserved = planned.known.is_none().then_some(id);
+    apply_plan(connection, &now, reserved, &service.settings.config).map(|_| ())
+}
+
+#[derive(Deserialize, JsonSchema)]
+pub struct ForgetArgs {
+    /// As recall shows it.
     id: i64,
 }
 
-impl WriteRows for PlannedWrite {
-    fn write(&self, connection: &Connection) -> Result<(), StoreError> {
-        let config = &self.service.settings.config;
-        // The plan is made again: another call of the same response may have stored the memory, or it was forgotten meanwhile.
-        let now = plan(connection, self.plan.entry.clone(), self.plan.replaces.clone())?;
-        // The id of a known memory is taken, even if that memory was replaced meanwhile.
-        let reserved = self.plan.known.is_none().then_some(self.id);
-        apply_plan(connection, &now, reserved, config).map(|_| ())
+/// Returns the definition of the tool `forget`.
+pub fn forget_definition() -> ToolDefinition {
+    let description = "Forget a memory for good, when the user wants it gone.";
+    ToolDefinition {
+        // Text of a web page must not choose the memory to forget.
+        literal_arguments: &["id"],
+        ..ToolDefinition::changing::<ForgetArgs>("forget", description, ReplayPolicy::Atomic)
     }
+}
 
-    fn committed(&self) {
-        self.service.notify_changes();
-    }
+/// Plans the deletion of a memory, which the commit of the call's result carries out.
+///
+/// # Errors
+/// The sender has no memory, there is no such memory, or the store cannot be read.
+pub async fn plan_forget(
+    service: Arc<MemoryService>,
+    args: ForgetArgs,
+    context: &ToolContext,
+) -> Result<ToolOutcome, MemoryError> {
+    let owner = owner(&service, context)?;
+    let find = move |connection: &Connection| {
+        MemoryError::separate_store_errors(changeable_memory(connection, &owner, args.id))
+    };
+    let id = service.store.read(find).await??.id;
+    // The answer must not repeat the memory, since the log would then contain it again.
+    let text = format!("Forgotten for good (id {id}). Do not repeat what it was.");
+    let write = move |connection: &Connection| forget(connection, &[id]).map(|_| ());
+    let rows = RowEffect::new(write, move || service.notify_changes());
+    Ok(ToolOutcome { result: ToolResult::ok(text), effects: vec![ToolEffect::Rows(rows)] })
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use futures_util::future::OptionFuture;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
@@ -25,7 +26,7 @@ const REFUSED_PAUSE: Duration = Duration::from_secs(3_600);
 /// The pause after the store failed.
 const STORE_PAUSE: Duration = Duration::from_secs(60);
 
-/// The most bytes of texts in one request.
+/// The maximum size, in bytes, of texts in one request.
 const REQUEST_BYTES: usize = 256 * 1024;
 
 /// The number of consecutive server errors after which one of the texts may be their cause.
@@ -107,17 +108,11 @@ impl EmbeddingIndexer {
         loop {
             changes.mark_unchanged();
             let Some(pause) = shutdown.run_until_cancelled(self.round()).await else { return };
-            let paused = async {
-                match pause {
-                    Some(pause) => sleep(pause).await,
-                    None => std::future::pending().await,
-                }
-            };
             tokio::select! {
                 () = shutdown.cancelled() => return,
                 changed = changes.changed() => if changed.is_err() { return },
                 () = indexed.notified() => {}
-                () = paused => {}
+                Some(()) = OptionFuture::from(pause.map(sleep)) => {}
             }
         }
     }

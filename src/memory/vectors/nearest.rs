@@ -7,16 +7,17 @@ use std::collections::BinaryHeap;
 use rusqlite::params;
 
 use super::texts;
-use crate::memory::{HitLocation, MemoryKind, Owner, RecallQuery};
+use crate::memory::{HitLocation, MemoryKind, MemoryOwner, RecallQuery};
 use crate::store::search_index::{self, SearchCorpus};
 use crate::store::vector_codes::{self, VectorCode};
 use crate::store::vectors::SimilarityBaselines;
 use crate::store::{Connection, StoreError, vectors};
 
-/// The least similarity of a hit; texts with less are similar by chance.
+/// The minimum similarity of a hit; texts with less are similar by chance.
 const MIN_SIMILARITY: f32 = 0.15;
 
-/// The most candidates that match the query whose embeddings are read. If there are no more candidates, the result is exact.
+/// The maximum number of candidates that match the query whose embeddings are read. If there are no more candidates,
+/// the result is exact.
 const MAX_READ: usize = 150;
 
 /// The number of vector components that are multiplied at once.
@@ -73,7 +74,7 @@ pub fn nearest(
         let Some(row) = rows.next()? else { continue };
         let is_fit = is_selected(row.get_ref(2)?.as_str().map_err(rusqlite::Error::from)?)
             && (is_message
-                || MemoryKind::parse(&row.get::<_, String>(3)?).is_some_and(|kind| query.kinds.contains(&kind)));
+                || row.get::<_, String>(3)?.parse::<MemoryKind>().is_ok_and(|kind| query.kinds.contains(&kind)));
         if !is_fit {
             continue;
         }
@@ -125,7 +126,7 @@ fn candidates(
     query: &RecallQuery,
     code: &VectorCode,
 ) -> Result<BinaryHeap<Reverse<NeighbourCandidate>>, StoreError> {
-    let mut owners: Vec<&str> = query.owners.iter().map(Owner::as_str).collect();
+    let mut owners: Vec<&str> = query.owners.iter().map(MemoryOwner::as_str).collect();
     owners.sort_unstable();
     owners.dedup();
     let of_session = match &query.session {

@@ -11,7 +11,8 @@ use super::texts;
 use crate::llm::{Embedder, EmbeddingDeadline};
 use crate::store::vectors::{self, TextHash};
 
-/// The most cached query embeddings, and their lifetime: a turn and its tools search for the same text several times.
+/// The maximum number of cached query embeddings, and their lifetime: a turn and its tools search for the same text
+/// several times.
 const MAX_CACHED: u64 = 32;
 const LIFETIME: Duration = Duration::from_secs(600);
 

@@ -13,7 +13,7 @@ use crate::chat::ChatMessage;
 use crate::live::{Live, LivePart};
 use crate::llm::{Embedder, Models, ProviderConfig};
 use crate::memory::testing::{row, settings};
-use crate::memory::{HitLocation, MemoryKind, MemoryService, Owner, RecallQuery};
+use crate::memory::{HitLocation, MemoryKind, MemoryOwner, MemoryService, RecallQuery};
 use crate::store::memories::{self, NewMemory};
 use crate::store::vector_codes;
 use crate::store::vectors::{self, NewVector};
@@ -94,7 +94,7 @@ fn insert(connection: &Connection, (owner, kind, name, text): (&str, &str, &str,
 }
 
 fn recall_query(owners: &[&str]) -> RecallQuery {
-    let owners = owners.iter().map(|owner| Owner::from_stored(owner)).collect();
+    let owners = owners.iter().map(|owner| MemoryOwner::from_stored(owner)).collect();
     RecallQuery { owners, kinds: MemoryKind::ALL.to_vec(), messages: true, limit: 10, ..RecallQuery::default() }
 }
 
@@ -210,7 +210,7 @@ async fn query_embedding_respects_the_timeout() {
     world.store(&["one"]).await;
     assert_eq!(world.indexer.round().await, None);
     let mut settings = (*world.service.settings).clone();
-    settings.config.embeddings.timeout = daoyou_channels::settings::Span::from_millis(500);
+    settings.config.embeddings.timeout = daoyou_channels::settings::HumanDuration::from_millis(500);
     world.reload(world.service.with_settings(settings));
     world.server.hold(true);
     for _ in 0..8 {

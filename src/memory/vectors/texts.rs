@@ -1,16 +1,16 @@
 //! The texts of memories and messages that get embeddings.
 
-use crate::memory::MemoryKind;
 use crate::memory::entry::entry_text;
 use crate::memory::message_text::spoken_text;
 use crate::store::search_index::SearchCorpus;
 use crate::store::vectors::UnembeddedText;
 use crate::text::is_cjk;
 
-/// The most characters of a text that are embedded: for English text, about the limit of the smaller models.
+/// The maximum number of characters of a text that are embedded: for English text, about the limit of the smaller
+/// models.
 pub(super) const MAX_CHARS: usize = 2_000;
 
-/// The most characters that are embedded of a text that the model has rejected as a whole.
+/// The maximum number of characters that are embedded of a text that the model has rejected as a whole.
 pub(super) const RETRY_CHARS: usize = 400;
 
 /// Unrelated texts, by [`class`]. They show how similar a model finds unrelated texts.
@@ -67,7 +67,7 @@ const MIN_CHARS: usize = 8;
 pub(super) fn text_to_embed(corpus: SearchCorpus, row: &UnembeddedText) -> Option<String> {
     let text = match corpus {
         SearchCorpus::Messages => spoken_text(&row.text).filter(|text| is_meaningful(text))?,
-        SearchCorpus::Memories => entry_text(MemoryKind::parse(&row.kind), &row.name, &row.text),
+        SearchCorpus::Memories => entry_text(row.kind.parse().ok(), &row.name, &row.text),
     };
     Some(first_chars(text.trim(), MAX_CHARS).to_owned())
 }

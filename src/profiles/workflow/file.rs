@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use serde_saphyr::Spanned;
 use sha2::{Digest, Sha256};
 
-use crate::profiles::manifest::{own_tool_name, parse_yaml};
+use crate::profiles::manifest::{canonical_tool_name, parse_yaml};
 use crate::text::{BoundedTemplate, TemplatePurpose, one_line, truncate};
 
 /// The file in the profile's folder that contains the workflow, if the profile names no other.
@@ -129,7 +129,7 @@ pub(super) struct WorkflowValues {
 }
 
 /// The line, if known, and what is wrong.
-type Fault = (Option<u64>, String);
+type WorkflowFileError = (Option<u64>, String);
 
 impl Workflow {
     /// Parses a workflow.
@@ -143,7 +143,7 @@ impl Workflow {
         })
     }
 
-    fn read(text: &str) -> Result<Self, Fault> {
+    fn read(text: &str) -> Result<Self, WorkflowFileError> {
         let source = text.strip_prefix('\u{feff}').unwrap_or(text);
         let fields: WorkflowFields = parse_yaml(source, MAX_DESCRIPTION)?;
         let inputs = inputs_of(fields.inputs).map_err(|wrong| (None, wrong))?;
@@ -169,7 +169,7 @@ impl Workflow {
         self.steps().filter_map(|step| step.agent()).collect()
     }
 
-    /// Returns each step that runs a tool: its line, its id, and the tool's own name.
+    /// Returns each step that runs a tool: its line, its id, and the tool's canonical name.
     pub fn tools(&self) -> impl Iterator<Item = (u64, &str, &str)> {
         self.steps().filter_map(|step| match &step.action {
             StepAction::Tool { tool, .. } => Some((step.line, step.id.as_str(), tool.as_str())),
@@ -240,7 +240,7 @@ fn check_id(id: &str) -> Result<(), String> {
         return Ok(());
     }
     let shown = truncate(&one_line(id), 2 * MAX_ID);
-    Err(format!("{shown:?} is no name; one has 1 to {MAX_ID} of a-z, 0-9 and _, and begins with a letter"))
+    Err(format!("{shown:?} is not a name; one has 1 to {MAX_ID} of a-z, 0-9 and _, and begins with a letter"))
 }
 
 /// A parser that reads steps in order.
@@ -251,14 +251,14 @@ struct StepReader {
 }
 
 impl StepReader {
-    fn stage(&mut self, fields: StepFields, line: u64) -> Result<Vec<WorkflowStep>, Fault> {
+    fn stage(&mut self, fields: StepFields, line: u64) -> Result<Vec<WorkflowStep>, WorkflowFileError> {
         let StepFields { parallel: Some(group), .. } = fields else {
             let step = self.step(fields, line)?;
             self.end_stage([&step]);
             return Ok(vec![step]);
         };
         if (StepFields { parallel: None, ..fields }) != StepFields::default() {
-            return Err((Some(line), "beside parallel there are no other keys; put them on its steps".to_owned()));
+            return Err((Some(line), "no other keys may stand next to parallel; put them on its steps".to_owned()));
         }
         if group.is_empty() {
             return Err((Some(line), "parallel has no steps".to_owned()));
@@ -280,7 +280,7 @@ impl StepReader {
         self.known.steps.extend(steps.into_iter().map(|step| (step.id.clone(), example.clone())));
     }
 
-    fn step(&mut self, fields: StepFields, line: u64) -> Result<WorkflowStep, Fault> {
+    fn step(&mut self, fields: StepFields, line: u64) -> Result<WorkflowStep, WorkflowFileError> {
         let at = |wrong: String| (Some(line), wrong);
         check_id(&fields.id).map_err(|wrong| at(format!("a step has an id: {wrong}")))?;
         let id = fields.id.clone();
@@ -323,9 +323,9 @@ impl StepReader {
     }
 }
 
-/// Returns the own name of a step's tool.
+/// Returns the canonical name of a step's tool.
 fn tool_of(name: &str) -> Result<String, String> {
-    let own = own_tool_name(name).map_err(|wrong| format!("{:?} {wrong}", truncate(&one_line(name), 80)))?;
+    let own = canonical_tool_name(name).map_err(|wrong| format!("{:?} {wrong}", truncate(&one_line(name), 80)))?;
     if own == SPAWN {
         return Err("spawn is what a step with an agent does: write agent and prompt".to_owned());
     }
@@ -409,7 +409,7 @@ mod tests {
             ("steps: []".to_owned(), "has 0 steps; a workflow has 1 to 50"),
             ("steps:\n  - id: a\n    tool: exec\n    retry: 1".to_owned(), "line 4: "),
             ("steps:\n  - id: a\n    tool: exec\nsteeps: 1".to_owned(), "line 4: "),
-            (step("    tool: exek"), "line 4: step \"b\": \"exek\" is no tool; the nearest is \"exec\""),
+            (step("    tool: exek"), "line 4: step \"b\": \"exek\" is not a tool; the nearest is \"exec\""),
             (step("    tool: spawn"), "line 4: step \"b\": spawn is what a step with an agent does"),
             (step(""), "line 4: step \"b\": has one of agent and tool"),
             (step("    agent: coder"), "line 4: step \"b\": has no prompt"),
@@ -417,7 +417,7 @@ mod tests {
             (step("    agent: coder\n    prompt: x\n    arguments: {}"), "arguments are for a tool"),
             (step("    tool: exec\n    prompt: x"), "prompt and model are for an agent"),
             (agent("  - id: a\n    tool: exec"), "line 7: two steps have the id \"a\""),
-            (agent("  - id: a b\n    tool: exec"), "line 7: a step has an id: \"a b\" is no name"),
+            (agent("  - id: a b\n    tool: exec"), "line 7: a step has an id: \"a b\" is not a name"),
             (agent("    retries: 6"), "retries = 6 is too many; it is 5 at most"),
             (agent("    on_error: ignore"), "unknown variant `ignore`"),
             (
@@ -439,7 +439,10 @@ mod tests {
                 "line 5: step \"b\": arguments.command: \"steps.a.output\": no step \"a\" has ended here; those before are none",
             ),
             ("steps:\n  - parallel: []".to_owned(), "line 2: parallel has no steps"),
-            ("steps:\n  - id: x\n    parallel: [{id: a, tool: exec}]".to_owned(), "line 2: beside parallel"),
+            (
+                "steps:\n  - id: x\n    parallel: [{id: a, tool: exec}]".to_owned(),
+                "line 2: no other keys may stand next to parallel",
+            ),
         ] {
             let wrong = Workflow::parse(&text).map(|_| ()).unwrap_err();
             assert!(wrong.contains(expected), "{text}\n{wrong}");

@@ -294,7 +294,7 @@ output: '{{ steps.good.output }}|{{ steps.good.error }}|{{ steps.bad.output }}|{
         assert_eq!(arguments, json!({"task": "Good of F, kind", "label": "good", "agent": "coder", "wait": true}));
         let Ok(WorkflowNext::Calls(calls)) = next_step(&flow, "{{ x }}", &[]) else { panic!("calls") };
         let arguments: Value = serde_json::from_str(&calls[0].arguments).unwrap();
-        assert_eq!(arguments, json!({"query": "{{ x }}", "count": 3}), "a message is no template");
+        assert_eq!(arguments, json!({"query": "{{ x }}", "count": 3}), "a message is not a template");
     }
 
     #[test]

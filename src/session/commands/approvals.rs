@@ -9,7 +9,7 @@ use crate::store::approvals::{self, ApprovalRow, ApprovalState};
 use crate::store::inbox::InboxRow;
 use crate::store::{Connection, Durability, StoreError};
 
-/// The most open approvals that a reply lists.
+/// The maximum number of open approvals that a reply lists.
 const LISTED: u32 = 20;
 /// The argument that approves the tool for the rest of the conversation as well.
 const FOR_SESSION: &str = "session";

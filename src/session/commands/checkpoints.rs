@@ -9,14 +9,17 @@ use crate::store::StoreError;
 use crate::store::checkpoints::{self, CheckpointError, CheckpointSummary};
 use crate::store::inbox::InboxRow;
 
-/// The most checkpoints in a list.
+/// The maximum number of checkpoints in a list.
 const LISTED: u32 = 10;
 
-/// The most characters of the excerpt of a checkpoint's message, and of its name.
+/// The maximum number of characters of the excerpt of a checkpoint's message, and of its name.
 const MAX_EXCERPT: usize = 60;
 const MAX_NAME: usize = 40;
 
 /// Lists the last checkpoints of the session, or gives the current one a name.
+///
+/// # Errors
+/// The checkpoints cannot be read from the store.
 pub async fn checkpoint(context: &CommandContext, name: &str, row: &InboxRow) -> Result<CommandReply, StoreError> {
     let key = row.session.clone();
     let name = shorten(name, MAX_NAME);
@@ -27,11 +30,14 @@ pub async fn checkpoint(context: &CommandContext, name: &str, row: &InboxRow) ->
     let Some(turn) = context.store.read(move |connection| checkpoints::current_turn(connection, &key)).await? else {
         return Ok(context.phrases.no_checkpoints.to_owned().into());
     };
-    let reply = fill(context.phrases.point_named, &[&name, &name]);
+    let reply = fill(context.phrases.checkpoint_named, &[&name, &name]);
     Ok(CommandReply::changing(reply, SessionChange::NameCheckpoint { turn, name }))
 }
 
 /// Restores the session to a checkpoint, given by name or id.
+///
+/// # Errors
+/// The store cannot be read. An unknown or corrupted checkpoint is not an error: the reply says so.
 pub async fn restore(context: &CommandContext, wanted: &str, row: &InboxRow) -> Result<CommandReply, StoreError> {
     if wanted.is_empty() {
         return checkpoint(context, "", row).await;
@@ -55,9 +61,9 @@ pub async fn restore(context: &CommandContext, wanted: &str, row: &InboxRow) -> 
         }
         Err(error) => {
             let reply = match &error {
-                CheckpointError::Unknown(_) => fill(context.phrases.no_such_point, &[wanted]),
+                CheckpointError::Unknown(_) => fill(context.phrases.no_such_checkpoint, &[wanted]),
                 CheckpointError::Corrupted(turn) | CheckpointError::Altered { turn, .. } => {
-                    fill(context.phrases.point_corrupted, &[&checkpoints::short_id(*turn)])
+                    fill(context.phrases.checkpoint_corrupted, &[&checkpoints::short_id(*turn)])
                 }
                 other => fill(context.phrases.not_restored, &[&other.to_string()]),
             };

@@ -16,10 +16,11 @@ use crate::cron::{self, JobScope, JobService};
 use crate::llm::{Models, costs_in_words};
 use crate::mcp::McpServers;
 use crate::memory::sender_of;
+use crate::origin::TurnOrigin;
 use crate::phrases::{Phrases, counted, fill};
 use crate::profiles::{AgentDirectory, AgentProfile};
 use crate::skills::{SkillCatalog, skill_names};
-use crate::store::inbox::{InboxRow, MessageStatus};
+use crate::store::inbox::InboxRow;
 use crate::store::processes::ProcessRow;
 use crate::store::usage::{self, Costs, TokenCounts, UsageScope, UsageTotal};
 use crate::store::{StoreError, messages, spawns};
@@ -27,20 +28,20 @@ use crate::tools::ToolExecutor;
 use crate::turn::context::conversation_context::wanted_model;
 use crate::turn::error::ErrorCode;
 
-/// The most characters of an unknown command that the reply repeats.
+/// The maximum number of characters of an unknown command that the reply repeats.
 const MAX_NAME: usize = 40;
 /// The error code of a command that does not exist.
 const UNKNOWN_COMMAND: &str = "unknown_command";
 
 /// The channel of the terminal, which has more commands.
 const TERMINAL: &str = "cli";
-/// The most sessions that `/session` lists.
+/// The maximum number of sessions that `/session` lists.
 const LISTED_SESSIONS: u32 = 15;
-/// The most sub-agents that `/status` names.
+/// The maximum number of sub-agents that `/status` names.
 const LISTED_SUB_AGENTS: usize = 5;
-/// The most characters of a tool's description in `/tools`.
+/// The maximum number of characters of a tool's description in `/tools`.
 const MAX_DESCRIPTION: usize = 100;
-/// The most jobs that `/cron` lists.
+/// The maximum number of jobs that `/cron` lists.
 const LISTED_JOBS: usize = 30;
 
 /// Answers slash commands.
@@ -60,6 +61,9 @@ pub struct CommandHandler {
 impl CommandHandler {
     /// Answers a command; `row` is the message with the command. An untrusted sender gets only the help, and learns that a command
     /// is unknown.
+    ///
+    /// # Errors
+    /// The store cannot be read or written. A wrong command or argument is not an error: the reply says so.
     pub async fn answer(&self, command: &SlashCommand, row: &InboxRow) -> Result<CommandReply, StoreError> {
         if Trust::parse(&row.trust) == Trust::Untrusted {
             let reply = match command.name.as_str() {
@@ -117,25 +121,16 @@ impl CommandHandler {
 
     /// Converts a message that is not in the store to a row.
     fn row_of(&self, message: &InboundMessage) -> Result<InboxRow, StoreError> {
-        let id = daoyou_channels::new_id();
         Ok(InboxRow {
-            seq: 0,
-            id,
             channel: message.channel.clone(),
-            external_id: id.to_string(),
             session: message.session_key().to_string(),
             chat_id: message.chat_id.clone(),
             sender: message.sender.clone(),
-            trust: message.trust.as_str().to_owned(),
             content: message.content.clone(),
-            attachments: "[]".to_owned(),
             metadata: serde_json::to_string(&message.metadata)?,
             origin: InboundDraft::new(message.clone()).origin.to_column(),
             received_at: message.received_at.as_millisecond(),
-            turn: id,
-            state: MessageStatus::Running,
-            stalled: 0,
-            cancel: false,
+            ..InboxRow::unstored(message.trust)
         })
     }
 
@@ -151,7 +146,8 @@ impl CommandHandler {
         if wanted.is_empty() {
             let key = row.session.clone();
             let head = self.context.store.read(move |connection| messages::session(connection, &key)).await?;
-            let current = wanted_model(row, head.model.as_deref(), &self.configured);
+            let settings = TurnOrigin::parse(&row.origin).settings;
+            let current = wanted_model(&settings, head.model.as_deref(), &self.configured);
             let current = match self.models.resolve(&current).await {
                 Ok(choice) => format!("{}/{}", choice.provider.name(), choice.model),
                 Err(error) => format!("{current} ({})", error.to_public(self.context.phrases)),
@@ -353,7 +349,7 @@ impl ControlCommands for CommandHandler {
 
     async fn status_reply(&self, bus: &MessageBus, message: &InboundMessage) -> String {
         let (inbound, outbound) = bus.depths();
-        let up = daoyou_channels::settings::Span::from_secs(self.started.elapsed().as_secs()).to_string();
+        let up = daoyou_channels::settings::HumanDuration::from_secs(self.started.elapsed().as_secs()).to_string();
         let version = env!("CARGO_PKG_VERSION");
         let mut status =
             fill(self.context.phrases.status_is, &[version, &up, &inbound.to_string(), &outbound.to_string()]);

@@ -9,12 +9,12 @@ use crate::phrases::Phrases;
 use crate::store::messages::MessageRow;
 use crate::text::{one_line, truncate};
 
-/// The number of messages that are shown by default, and the most.
+/// The number of messages that are shown by default, and the maximum.
 pub const DEFAULT_COUNT: usize = 10;
 pub const MAX_COUNT: usize = 100;
 /// The number of messages that are searched, since tool results are skipped.
 pub const MAX_SEARCHED: i64 = 1_000;
-/// The most shown characters of one message.
+/// The maximum number of shown characters of one message.
 const MAX_CHARS: usize = 300;
 
 /// Formats the last `count` messages of people and the agent, one per line.

@@ -10,13 +10,13 @@ use crate::mcp::{ListedPrompt, McpServer, McpServerState, McpServers, PromptArgu
 use crate::phrases::{Phrases, fill};
 use crate::text::{plain_line, truncate};
 
-/// The most characters of a prompt's description, of a repeated name, and of an error.
+/// The maximum number of characters of a prompt's description, of a repeated name, and of an error.
 const MAX_DESCRIPTION: usize = 120;
 const MAX_NAME: usize = 60;
 const MAX_ERROR: usize = 300;
-/// The most prompts that are listed.
+/// The maximum number of prompts that are listed.
 const LISTED_PROMPTS: usize = 50;
-/// The most characters of a prompt.
+/// The maximum length, in characters, of a prompt.
 const MAX_PROMPT: usize = 50_000;
 
 /// Returns true if the argument of `/mcp` requests a prompt, whose text is for the model.

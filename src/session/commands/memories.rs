@@ -4,22 +4,25 @@ use daoyou_channels::Trust;
 
 use super::history::{clock, shorten};
 use super::slash_command::{CommandContext, CommandReply, SessionChange};
-use crate::memory::{self, HitLocation, MemoryEntry, MemoryKind, Owner, RecallQuery};
+use crate::memory::{self, HitLocation, MemoryEntry, MemoryKind, MemoryOwner, RecallQuery};
 use crate::phrases::fill;
 use crate::store::inbox::InboxRow;
 use crate::store::{Connection, StoreError, memories, ownership};
 
-/// The most memories in a list.
+/// The maximum number of memories in a list.
 const LISTED: usize = 10;
-/// The most shown characters of one memory.
+/// The maximum number of shown characters of one memory.
 const SHOWN_CHARS: usize = 200;
-/// The most memories of a kind that are searched.
+/// The maximum number of memories of a kind that are searched.
 const MAX_SEARCHED: u32 = 5_000;
 
 /// The kinds that are listed; tasks and summaries are managed automatically.
 const KINDS: [MemoryKind; 3] = [MemoryKind::Fact, MemoryKind::Preference, MemoryKind::Case];
 
 /// Lists the newest memories of the sender.
+///
+/// # Errors
+/// The memories or the readers of the chat cannot be read from the store.
 pub async fn list(context: &CommandContext, row: &InboxRow) -> Result<String, StoreError> {
     let Some(owner) = owner(context, row) else { return Ok(context.phrases.no_memory_of_strangers.to_owned()) };
     if is_read_by_others(context, row, &owner).await? {
@@ -34,6 +37,9 @@ pub async fn list(context: &CommandContext, row: &InboxRow) -> Result<String, St
 
 /// Forgets the memory with the given id, or the only one that contains the given words. Otherwise lists the matching memories, if
 /// nobody else reads the chat.
+///
+/// # Errors
+/// The store cannot be read. A memory that does not exist is not an error: the reply says so.
 pub async fn forget(context: &CommandContext, wanted: &str, row: &InboxRow) -> Result<CommandReply, StoreError> {
     let wanted = without_number_sign(wanted);
     if wanted.is_empty() {
@@ -80,7 +86,7 @@ fn forget_reply(context: &CommandContext, entry: &MemoryEntry) -> CommandReply {
 async fn similar_memories(
     context: &CommandContext,
     words: &str,
-    owner: &Owner,
+    owner: &MemoryOwner,
 ) -> Result<Vec<MemoryEntry>, StoreError> {
     let query = RecallQuery {
         text: words.to_owned(),
@@ -95,7 +101,7 @@ async fn similar_memories(
         HitLocation::Memory(id) => Some(id),
         HitLocation::Message { .. } => None,
     });
-    let (ids, owner): (Vec<i64>, Owner) = (ids.collect(), owner.clone());
+    let (ids, owner): (Vec<i64>, MemoryOwner) = (ids.collect(), owner.clone());
     let read = move |connection: &Connection| {
         let rows = ids.iter().map(|id| memories::find(connection, *id)).collect::<Result<Vec<_>, _>>()?;
         Ok(rows
@@ -108,16 +114,16 @@ async fn similar_memories(
     context.memory.store.read(read).await
 }
 
-fn owner(context: &CommandContext, row: &InboxRow) -> Option<Owner> {
+fn owner(context: &CommandContext, row: &InboxRow) -> Option<MemoryOwner> {
     context.memory.settings.identities.owner_of(&row.channel, &row.sender, Trust::parse(&row.trust))
 }
 
 /// Returns true if people other than `owner` write in the chat, or the holder of a chat token reads it, or if the chat belongs to another owner.
-async fn is_read_by_others(context: &CommandContext, row: &InboxRow, owner: &Owner) -> Result<bool, StoreError> {
+async fn is_read_by_others(context: &CommandContext, row: &InboxRow, owner: &MemoryOwner) -> Result<bool, StoreError> {
     let session = row.session.clone();
     let found = context.memory.store.read(move |connection| ownership::of_session(connection, &session)).await?;
     let identities = &context.memory.settings.identities;
-    let is_anothers = |first: &str| identities.current_owner(&Owner::from_stored(first)) != *owner;
+    let is_anothers = |first: &str| identities.current_owner(&MemoryOwner::from_stored(first)) != *owner;
     let is_shared = found.is_shared || identities.is_read_by_token(&row.session, Some(owner));
     Ok(is_shared || found.owner.as_deref().is_some_and(is_anothers))
 }
@@ -132,15 +138,15 @@ fn lines(context: &CommandContext, entries: &[MemoryEntry]) -> String {
 }
 
 /// Returns the owners whose memories `owner` may search and forget; only the gateway's owner may forget shared ones.
-fn owners(owner: &Owner) -> Vec<Owner> {
-    if *owner == Owner::gateway() { vec![owner.clone(), Owner::everyone()] } else { vec![owner.clone()] }
+fn owners(owner: &MemoryOwner) -> Vec<MemoryOwner> {
+    if *owner == MemoryOwner::gateway() { vec![owner.clone(), MemoryOwner::everyone()] } else { vec![owner.clone()] }
 }
 
-fn may_forget(owner: &Owner, entry: &MemoryEntry) -> bool {
+fn may_forget(owner: &MemoryOwner, entry: &MemoryEntry) -> bool {
     owners(owner).contains(&entry.owner)
 }
 
-fn newest(connection: &Connection, owner: &Owner) -> Result<Vec<MemoryEntry>, StoreError> {
+fn newest(connection: &Connection, owner: &MemoryOwner) -> Result<Vec<MemoryEntry>, StoreError> {
     let limit = u32::try_from(LISTED).unwrap_or(u32::MAX);
     let mut found = known(connection, owner, limit)?;
     found.sort_by_key(|entry| std::cmp::Reverse(entry.id));
@@ -149,13 +155,17 @@ fn newest(connection: &Connection, owner: &Owner) -> Result<Vec<MemoryEntry>, St
 }
 
 /// Returns the memories that contain the words literally.
-fn memories_containing(connection: &Connection, owner: &Owner, words: &str) -> Result<Vec<MemoryEntry>, StoreError> {
+fn memories_containing(
+    connection: &Connection,
+    owner: &MemoryOwner,
+    words: &str,
+) -> Result<Vec<MemoryEntry>, StoreError> {
     let contains =
         |entry: &MemoryEntry| entry.text.to_lowercase().contains(words) || entry.name.to_lowercase().contains(words);
     Ok(known(connection, owner, MAX_SEARCHED)?.into_iter().filter(contains).collect())
 }
 
-fn known(connection: &Connection, owner: &Owner, limit: u32) -> Result<Vec<MemoryEntry>, StoreError> {
+fn known(connection: &Connection, owner: &MemoryOwner, limit: u32) -> Result<Vec<MemoryEntry>, StoreError> {
     let mut found = Vec::new();
     for (owner, kind) in owners(owner).iter().flat_map(|owner| KINDS.map(|kind| (owner.clone(), kind))) {
         found.extend(memory::list(connection, &owner, kind, limit)?);

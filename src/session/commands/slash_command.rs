@@ -26,7 +26,7 @@ pub struct SlashCommand {
 
 impl SlashCommand {
     /// Parses `/name argument` in the first line. Any other text, such as a path, is for the model, and so is a text of several
-    /// lines whose first word is no known command.
+    /// lines whose first word is not a known command.
     pub fn parse(content: &str) -> Option<Self> {
         let content = content.trim();
         let (line, below) = content.split_once('\n').unwrap_or((content, ""));
@@ -72,7 +72,7 @@ pub fn nearest_command(name: &str, in_terminal: bool) -> Option<&'static str> {
     nearest::nearest(name, known.map(|known| (known, known)), nearest::BY_BEGINNING, 0.0)
 }
 
-/// The most characters of the ignored text that the reply repeats.
+/// The maximum number of characters of the ignored text that the reply repeats.
 const MAX_BELOW: usize = 200;
 
 /// The change that a command makes to its session, in the commit of its reply.

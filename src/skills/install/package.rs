@@ -161,7 +161,7 @@ impl SkillPackage {
             let name = file.name().map_err(broken)?.into_owned();
             let path = plain_path(&name).ok_or_else(|| {
                 format!(
-                    "{:?} is no path within the archive, so nothing of it is unpacked",
+                    "{:?} is not a path within the archive, so nothing of it is unpacked",
                     truncate(&one_line(&name), 80)
                 )
             })?;
@@ -187,7 +187,7 @@ impl SkillPackage {
     async fn of_repository(address: &str, reference: Option<&str>) -> Result<Self, String> {
         let reference = reference.unwrap_or("HEAD");
         if reference.is_empty() || reference.starts_with(['-', '+']) || reference.contains([':', '*', ' ']) {
-            return Err(format!("{reference:?} is no branch, tag or commit"));
+            return Err(format!("{reference:?} is not a branch, tag or commit"));
         }
         let folder = tempfile::tempdir().map_err(|error| format!("no temporary folder: {error}"))?;
         let archive = folder.path().join("archive.zip");

@@ -46,10 +46,10 @@ async fn archives_that_lead_outside_or_hold_links_install_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("x.zip");
     for (files, expected) in [
-        (&[("tea/SKILL.md", TEA), ("../evil.sh", "id")][..], "no path within"),
-        (&[("tea/SKILL.md", TEA), ("/etc/evil", "id")], "no path within"),
-        (&[("tea/SKILL.md", TEA), ("tea/..\\..\\evil", "id")], "no path within"),
-        (&[("tea/SKILL.md", TEA), ("a/b/c/d/e/f/g/h/i/j/k", "deep")], "no path within"),
+        (&[("tea/SKILL.md", TEA), ("../evil.sh", "id")][..], "not a path within"),
+        (&[("tea/SKILL.md", TEA), ("/etc/evil", "id")], "not a path within"),
+        (&[("tea/SKILL.md", TEA), ("tea/..\\..\\evil", "id")], "not a path within"),
+        (&[("tea/SKILL.md", TEA), ("a/b/c/d/e/f/g/h/i/j/k", "deep")], "not a path within"),
     ] {
         fs::write(&path, archive(files)).unwrap();
         let error = read(&path).await.unwrap_err();
@@ -222,7 +222,7 @@ async fn a_repository_is_read_at_the_wanted_commit() {
         assert_eq!(skill.manifest.description, description);
         assert!(skill.files.contains_key("more.md"), "{:?}", skill.files.keys());
     }
-    for (reference, expected) in [("--upload-pack=id", "no branch"), ("none", "git: "), ("a:b", "no branch")] {
+    for (reference, expected) in [("--upload-pack=id", "not a branch"), ("none", "git: "), ("a:b", "not a branch")] {
         assert!(SkillPackage::read(&address, Some(reference)).await.unwrap_err().contains(expected), "{reference}");
     }
     let missing = SkillPackage::read("file:///nope", None).await.unwrap_err();

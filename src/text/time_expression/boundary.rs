@@ -1,5 +1,5 @@
-//! Detects time words at the boundary between a text and a time expression. A text with such words is no subject of a reminder,
-//! since they belong to the time.
+//! Detects time words at the boundary between a text and a time expression. A text with such words is not a subject of
+//! a reminder, since they belong to the time.
 
 use super::clauses::Clauses;
 use super::error::TimeParseError;
@@ -21,7 +21,7 @@ const OTHER_DAYS: &str = "春节 除夕 大年 正月 腊月 农历 阴历 初�
 const MARKS: &[char] = &[',', '、', ';', '&', '-', '.', ':'];
 /// Marks between two tasks.
 const TASK_MARKS: &[char] = &[',', ';', '；', '。'];
-/// The most tokens at the end of a text that are examined.
+/// The maximum number of tokens at the end of a text that are examined.
 const LAST: usize = 12;
 
 /// Returns true if a text that follows a time begins with time words, valid or not: `and 25:00`, `到10点`.
@@ -144,7 +144,7 @@ pub fn explain_partial_time(text: &str, language: Language) -> Option<TimeParseE
             let (understood, after) = rest.split_at(found.end);
             let fault = found.clauses.combine().err();
             let after = match fault {
-                // The fault is in the words that were understood; the others are no time.
+                // The fault is in the words that were understood; the others are not a time.
                 Some(_) => "",
                 // The time is complete, so the fault is in the text before it.
                 None if after.trim().is_empty() || starts_with_time(before, language) => before,

@@ -116,6 +116,10 @@ fn only(set: u8) -> Option<Weekday> {
 }
 
 impl Clauses {
+    /// Adds a clause of the expression.
+    ///
+    /// # Errors
+    /// The clause contradicts an earlier one, or names a second time.
     pub fn add(&mut self, clause: Clause) -> Result<(), TimeFault> {
         match clause {
             Clause::Wait(wait) => set_once(&mut self.wait, wait, TimeFault::TwoTimes),
@@ -150,6 +154,9 @@ impl Clauses {
     }
 
     /// Combines the clauses.
+    ///
+    /// # Errors
+    /// The clauses contradict each other, are incomplete or ambiguous, or name a range or a time that is too far away.
     pub fn combine(&self) -> Result<TimeExpression, TimeFault> {
         let repeats = self.each.is_some()
             || self.often.is_some()

@@ -86,6 +86,9 @@ pub(super) struct ResolvedClock {
 
 impl ClockTime {
     /// Returns the default time for a part of the day, or for none.
+    ///
+    /// # Errors
+    /// The part of the day has no default time.
     pub fn usual(part: Option<DayPart>) -> Result<Self, TimeFault> {
         let hour = part.map_or(Some(9), |part| part.usual).ok_or(TimeFault::WhichHour)?;
         Ok(Self { hour, minute: 0, form: ClockForm::Definite, part: None })
@@ -97,6 +100,9 @@ impl ClockTime {
     }
 
     /// Resolves the time with a part of the day from elsewhere in the expression.
+    ///
+    /// # Errors
+    /// The time is not in the part of the day, could be in both halves of it, or does not exist.
     pub fn resolve(self, elsewhere: Option<DayPart>) -> Result<ResolvedClock, TimeFault> {
         let part = match (self.part, elsewhere) {
             // The time is in the middle of the night that the expression names elsewhere.

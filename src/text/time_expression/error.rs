@@ -1,4 +1,4 @@
-//! The reasons why a text is no time expression.
+//! The reasons why a text is not a time expression.
 
 use std::fmt;
 
@@ -25,7 +25,7 @@ pub enum TimeFault {
     TooLong,
 }
 
-/// The error of a text that is no time expression, or more than one: the part that was understood, and the rest.
+/// The error of a text that is not a time expression, or more than one: the part that was understood, and the rest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TimeParseError {
     /// The beginning of the text; may be empty.
@@ -39,7 +39,7 @@ impl TimeFault {
     fn texts(self) -> (&'static str, &'static str) {
         match self {
             Self::TwoTimes => ("two times are named; one job takes one", "说了两个时间；一个任务只能有一个"),
-            Self::Clash => ("these do not go together", "这些合不到一起"),
+            Self::Clash => ("these do not go together", "这些时间条件互相矛盾"),
             Self::MinutesDiffer => {
                 ("its times differ in their minutes; make two jobs", "各个时间的分钟数不同；请建两个任务")
             }

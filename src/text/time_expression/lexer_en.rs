@@ -116,7 +116,7 @@ pub(super) fn tokens(text: &str) -> Vec<TimeToken> {
         }
         let kind = meaning(&text[start..end], first);
         match tokens.last_mut() {
-            // A number followed by letters, such as "2x", is no number.
+            // A number followed by letters, such as "2x", is not a number.
             Some(last) if last.end == start && kind == TokenKind::Unknown && is_of_word(first) => {
                 (last.kind, last.end) = (TokenKind::Unknown, end);
             }

@@ -7,7 +7,7 @@ use super::{DueTime, parse};
 
 const TABLES: [(&str, &str); 2] = [("en", include_str!("tables/en.tsv")), ("zh", include_str!("tables/zh.tsv"))];
 
-/// The least share of phrases with the expected meaning, in percent.
+/// The minimum share of phrases with the expected meaning, in percent.
 const LEAST: usize = 85;
 
 fn now() -> DateTime {

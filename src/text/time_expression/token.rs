@@ -5,7 +5,7 @@ use jiff::civil::Weekday;
 use super::clock::DayPart;
 use super::error::TimeFault;
 
-/// The most tokens that are read of a text.
+/// The maximum number of tokens that are read of a text.
 pub(super) const MAX_TOKENS: usize = 64;
 
 /// The meaning of a token.

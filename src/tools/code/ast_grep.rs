@@ -120,7 +120,7 @@ impl CodePattern {
         let language = CodeLanguage::named(language)?;
         let fault = |why: &str| {
             let shown = truncate(&one_line(pattern), 80);
-            format!("the pattern {shown:?} is no {} code that can be searched: {why}", language.name())
+            format!("the pattern {shown:?} is not {} code that can be searched: {why}", language.name())
         };
         if pattern.trim().is_empty() {
             return Err("the pattern is empty".to_owned());
@@ -370,8 +370,8 @@ mod tests {
             ("rust", "$$$A", "needs code around it"),
             ("rust", "fn (", "not a whole expression"),
             ("python", "x\0", "holds a NUL"),
-            ("python", &"(".repeat(3_000), "is no python code"),
-            ("python", &"[".repeat(1_000), "is no python code"),
+            ("python", &"(".repeat(3_000), "is not python code"),
+            ("python", &"[".repeat(1_000), "is not python code"),
             ("python", &format!("{}1{}", "(".repeat(1_500), ")".repeat(1_500)), "nested too deeply"),
             ("python", &"x".repeat(5_000), "more than the limit"),
             ("python", &format!("{}1{}", "f($$$, ".repeat(20), ")".repeat(20)), "it has 20 times $$$"),

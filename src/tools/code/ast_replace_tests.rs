@@ -48,7 +48,7 @@ async fn matches_are_shown_with_their_lines() {
             json!({"pattern": "x", "lang": "cobol"}),
             "Error: lang \"cobol\" is not known; known are c, cpp",
         ),
-        (Trust::Owner, json!({"pattern": "def (", "lang": "py"}), "Error: the pattern \"def (\" is no python code"),
+        (Trust::Owner, json!({"pattern": "def (", "lang": "py"}), "Error: the pattern \"def (\" is not python code"),
         (Trust::Owner, json!({"pattern": "x", "lang": "py", "path": "c.js"}), "Error: c.js: not a file of a language"),
         (Trust::Owner, json!({"pattern": "x", "lang": "py", "path": "nope"}), "Error: nope: no such file or folder"),
     ] {

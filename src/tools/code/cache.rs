@@ -242,7 +242,7 @@ impl CodeCache {
         for ending in ["", "-wal", "-shm"] {
             let mut path = self.path.clone().into_os_string();
             path.push(ending);
-            // A missing file is no problem. A file that stays is detected at the next open.
+            // A missing file is not a problem. A file that stays is detected at the next open.
             drop(std::fs::remove_file(path));
         }
     }

@@ -29,7 +29,7 @@ fn check(rows: &[Row<'_>]) {
         assert_eq!(found, expected, "{language:?} {source}");
         let found: Vec<_> = tags.references.iter().map(|(name, _)| name.trim_start_matches('.')).collect();
         for name in references.split_whitespace() {
-            assert!(found.contains(&name), "{language:?} {name} is no reference: {found:?}");
+            assert!(found.contains(&name), "{language:?} {name} is not a reference: {found:?}");
         }
         for name in others.split_whitespace() {
             assert!(!found.contains(&name), "{language:?} {name} is a reference: {found:?}");

@@ -366,7 +366,7 @@ fn skill_folder(part: &Path, root: &Path, writable: &[PathBuf]) -> Option<PathBu
             writable.iter().any(|root| real.starts_with(root)).then_some(real)
         }
         Ok(_) => {
-            tracing::warn!(%folder, reason = "it is no folder", "{LEFT_OUT}");
+            tracing::warn!(%folder, reason = "it is not a folder", "{LEFT_OUT}");
             None
         }
         Err(_) => {

@@ -253,7 +253,7 @@ mod tests {
             let config = ToolsConfig { exec: ExecConfig { network, ..off.clone() }, ..ToolsConfig::default() };
             let deps = ToolDeps { processes: processes.clone(), ..ToolDeps::default() };
             let fixture = ToolFixture::with_deps(&config, deps);
-            // The test program is no supervisor, so the command does not run. It is recorded before that.
+            // The test program is not a supervisor, so the command does not run. It is recorded before that.
             let arguments = json!({"command": command, "background": true});
             fixture.run("exec", &arguments, &context()).await;
             let rows = store.read(|connection| crate::store::processes::newest(connection, 9)).await.unwrap();

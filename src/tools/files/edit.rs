@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::diff::{DIFF_OF_ONE_FILE, FileDiff, render_diffs};
 use super::file_tool::WriteTool;
-use super::line_match::{BlockPlace, BlockSearch, line_list, nearest_lines};
+use super::line_match::{BlockMatch, BlockSearch, line_list, nearest_lines};
 use super::scope::{ReadScope, WriteScope};
 use super::text_file::TextFile;
 use crate::guard::{FileContent, Jail};
@@ -165,7 +165,7 @@ fn replace_block(text: &str, old: &str, new: &str, all: bool, shown: &str) -> Re
     }
     let mut replaced = String::with_capacity(text.len());
     let (mut at, mut count) = (0, 0);
-    for BlockPlace { line, shift } in places {
+    for BlockMatch { line, shift } in places {
         if line < at {
             continue;
         }

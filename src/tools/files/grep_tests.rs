@@ -5,7 +5,7 @@ use std::os::unix::fs::symlink;
 use std::time::Duration;
 
 use daoyou_channels::Trust;
-use daoyou_channels::settings::{ByteSize, Span};
+use daoyou_channels::settings::{ByteSize, HumanDuration};
 use rustix::fs::{CWD, FileType, mknodat};
 use serde_json::json;
 
@@ -100,7 +100,7 @@ async fn text_search_searches_a_text_without_regard_to_case() {
         ("regex_search", json!({"pattern": "a", "flags": "x"}), "unknown: flags (known: "),
         ("grep", json!({"pattern": "a", "max_results": -3}), "max_results: must be at least 1"),
         ("grep", json!({"pattern": "a", "max_results": 0}), "max_results: must be at least 1"),
-        ("grep", json!({"pattern": "foo("}), "the pattern is no regex"),
+        ("grep", json!({"pattern": "foo("}), "the pattern is not a regex"),
     ] {
         let rendered = fixture.rendered(tool, arguments).await;
         assert!(rendered.starts_with("Error: ") && rendered.contains(expected), "{rendered}");
@@ -184,7 +184,7 @@ async fn what_is_not_searched_is_named() {
         assert!(first.starts_with("Error: ") && first.contains(expected), "{path}: {rendered}");
     }
     for (arguments, expected) in [
-        (json!({"pattern": "a("}), "the pattern is no regex: unclosed group, at character 2"),
+        (json!({"pattern": "a("}), "the pattern is not a regex: unclosed group, at character 2"),
         (json!({"pattern": "a", "glob": "{a"}), "glob \"{a\": "),
         (json!({"glob": "*.rs"}), "missing: pattern"),
     ] {
@@ -248,7 +248,7 @@ async fn lines_of_mails_are_marked() {
 #[tokio::test]
 async fn no_pattern_takes_long() {
     // The search gives up after five seconds, before the limit of the call.
-    let config = ToolsConfig { timeout: Span::from_secs(6), ..ToolsConfig::default() };
+    let config = ToolsConfig { timeout: HumanDuration::from_secs(6), ..ToolsConfig::default() };
     let fixture = ToolFixture::new(&config);
     let long = "a".repeat(200_000);
     for number in 0..4 {

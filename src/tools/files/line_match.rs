@@ -41,7 +41,7 @@ impl IndentShift {
 
 /// A place where a block was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct BlockPlace {
+pub(super) struct BlockMatch {
     /// The index of its first line.
     pub line: usize,
     pub shift: IndentShift,
@@ -62,7 +62,7 @@ impl<'a> BlockSearch<'a> {
     ///
     /// # Errors
     /// The search takes too long.
-    pub(super) fn exact(&mut self, block: &[&str], from: usize) -> Result<Vec<BlockPlace>, String> {
+    pub(super) fn exact(&mut self, block: &[&str], from: usize) -> Result<Vec<BlockMatch>, String> {
         self.search(block, from, |place| {
             place.iter().zip(block).all(|(one, other)| one == other).then(IndentShift::none)
         })
@@ -73,7 +73,7 @@ impl<'a> BlockSearch<'a> {
     ///
     /// # Errors
     /// The search takes too long.
-    pub(super) fn tolerant(&mut self, block: &[&str], from: usize) -> Result<Vec<BlockPlace>, String> {
+    pub(super) fn tolerant(&mut self, block: &[&str], from: usize) -> Result<Vec<BlockMatch>, String> {
         if block.iter().all(|line| line.trim().is_empty()) {
             return Ok(Vec::new());
         }
@@ -85,7 +85,7 @@ impl<'a> BlockSearch<'a> {
         block: &[&str],
         from: usize,
         compare: impl Fn(&[&str]) -> Option<IndentShift>,
-    ) -> Result<Vec<BlockPlace>, String> {
+    ) -> Result<Vec<BlockMatch>, String> {
         let mut places = Vec::new();
         if block.is_empty() || from >= self.lines.len() {
             return Ok(places);
@@ -96,7 +96,7 @@ impl<'a> BlockSearch<'a> {
             let cost = if is_likely { block.len() as u64 } else { 1 };
             self.left = self.left.checked_sub(cost).ok_or("finding the place takes too long; give more exact text")?;
             if is_likely && let Some(shift) = compare(place) {
-                places.push(BlockPlace { line, shift });
+                places.push(BlockMatch { line, shift });
                 if places.len() == MAX_PLACES {
                     break;
                 }

@@ -38,7 +38,7 @@ pub(super) fn read_page<R: Read>(
     size: &str,
 ) -> Result<TextPage, String> {
     stream.go_to_line(request.line)?;
-    let mut page = PageBuilder::new(request);
+    let mut page = TextPageBuilder::new(request);
     'text: while let Some(text) = stream.next_text()? {
         for piece in text.split_inclusive('\n') {
             page.push(piece)?;
@@ -51,7 +51,7 @@ pub(super) fn read_page<R: Read>(
 }
 
 #[derive(Default)]
-struct PageBuilder {
+struct TextPageBuilder {
     request: PageRequest,
     shown: String,
     /// The number of characters on the page.
@@ -70,7 +70,7 @@ struct PageBuilder {
     has_invalid: bool,
 }
 
-impl PageBuilder {
+impl TextPageBuilder {
     fn new(request: PageRequest) -> Self {
         Self { request, line: request.line, skip: request.column - 1, ..Self::default() }
     }

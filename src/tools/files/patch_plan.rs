@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};
 
-use super::line_match::{BlockPlace, BlockSearch, IndentShift, line_list};
+use super::line_match::{BlockMatch, BlockSearch, IndentShift, line_list};
 use super::patch_text::{FileChange, FilePatch, Hunk, PatchLineKind};
 use super::text_file::TextFile;
 use crate::guard::{FileContent, JailError, JailWriter};
@@ -246,13 +246,13 @@ struct HunkSearch<'a> {
 }
 
 impl HunkSearch<'_> {
-    fn locate(&mut self, hunk: &Hunk) -> Result<BlockPlace, String> {
+    fn locate(&mut self, hunk: &Hunk) -> Result<BlockMatch, String> {
         let begin = self.after_anchors(hunk)?;
         let block = hunk.old_lines();
         if block.is_empty() {
-            return Ok(BlockPlace { line: self.insertion(hunk, begin), shift: IndentShift::none() });
+            return Ok(BlockMatch { line: self.insertion(hunk, begin), shift: IndentShift::none() });
         }
-        let is_possible = |place: &BlockPlace| !hunk.is_at_end || place.line + block.len() == self.lines.len();
+        let is_possible = |place: &BlockMatch| !hunk.is_at_end || place.line + block.len() == self.lines.len();
         let expected = hunk.start.and_then(|start| start.saturating_sub(1).checked_add_signed(self.drift));
         let mut exact = self.blocks.exact(&block, begin)?;
         exact.retain(is_possible);
@@ -319,7 +319,7 @@ impl HunkSearch<'_> {
 }
 
 /// Returns the only place. Fails if there are several.
-fn single_place(mut places: Vec<BlockPlace>, how: &str) -> Result<BlockPlace, String> {
+fn single_place(mut places: Vec<BlockMatch>, how: &str) -> Result<BlockMatch, String> {
     if places.len() == 1 {
         return Ok(places.swap_remove(0));
     }

@@ -158,7 +158,7 @@ impl<'a> Search<'a> {
 }
 
 /// Returns the encoding by which a file is decoded, as `read_file` does; `None` for UTF-8, for a file with a byte order mark, which
-/// the searcher follows by itself, and for a file that is no text.
+/// the searcher follows by itself, and for a file that is not text.
 fn encoding_of(start: &[u8], file: &File) -> Option<Encoding> {
     // The last character of a part may be cut.
     let is_utf_8 = std::str::from_utf8(start).is_ok_and(|text| !text.contains('\0'));
@@ -273,7 +273,7 @@ fn check_syntax(pattern: &str) -> Result<(), String> {
     let place = pattern.get(..at).map_or(0, |before| before.chars().count()) + 1;
     let rest: String = pattern.get(at..).unwrap_or_default().chars().take(20).collect();
     let hint = if pattern.starts_with('*') { "; for names of files use glob" } else { "" };
-    Err(format!("the pattern is no regex: {what}, at character {place} ({rest:?}){hint}"))
+    Err(format!("the pattern is not a regex: {what}, at character {place} ({rest:?}){hint}"))
 }
 
 #[cfg(test)]

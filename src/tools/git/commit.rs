@@ -215,8 +215,8 @@ async fn refuse_filtered(session: &GitSession<'_>, paths: &[Vec<u8>]) -> Result<
     }
 }
 
-/// Returns a command that prints paths, each followed by a NUL. A command is text, so bytes that are no UTF-8 are written as the
-/// octal numbers that `%b` reads (POSIX, printf).
+/// Returns a command that prints paths, each followed by a NUL. A command is text, so bytes that are not UTF-8 are
+/// written as the octal numbers that `%b` reads (POSIX, printf).
 fn print_paths(paths: &[Vec<u8>]) -> String {
     let quoted = paths.iter().map(|path| {
         let parts = path.utf8_chunks().map(|chunk| {

@@ -111,7 +111,7 @@ fn check_entries(jail: &Jail, work_tree: &Path, folder: &Path) -> Result<(), Str
     let failed = |error: std::io::Error| format!("{}: {error}", shown(jail, folder));
     for entry in std::fs::read_dir(folder).map_err(failed)? {
         let path = entry.map_err(failed)?.path();
-        // A link without a target is no obstacle, and neither is a socket, such as that of git's file monitor.
+        // A link without a target is not an obstacle, and neither is a socket, such as that of git's file monitor.
         let may_wait = |kind: std::fs::FileType| kind.is_fifo() || kind.is_char_device() || kind.is_block_device();
         if std::fs::metadata(&path).is_ok_and(|found| may_wait(found.file_type())) {
             let name = path.file_name().unwrap_or_default().to_string_lossy();

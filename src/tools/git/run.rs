@@ -60,7 +60,7 @@ pub(super) enum GitAccess {
 /// The output of a git call.
 pub(super) struct GitOutput {
     pub bytes: Vec<u8>,
-    /// The output as it is shown: bytes that are no UTF-8 are replaced.
+    /// The output as it is shown: bytes that are not UTF-8 are replaced.
     pub text: String,
     /// True if no part of the output is missing.
     pub is_whole: bool,

@@ -18,7 +18,7 @@ pub(super) struct WorkTreeStatus {
 pub(super) struct StatusEntry {
     /// Two letters as in `git status --short`: for the index, and for the work tree.
     pub code: String,
-    /// The path as it is shown: bytes that are no UTF-8 are replaced.
+    /// The path as it is shown: bytes that are not UTF-8 are replaced.
     pub path: String,
     /// The path as git knows it.
     pub raw_path: Vec<u8>,

@@ -208,8 +208,7 @@ impl ClientState {
     /// The bytes are not a message of the protocol.
     pub(super) fn handle(&self, bytes: &[u8]) -> Result<Option<Value>, String> {
         let read = serde_json::from_slice::<Message>(bytes);
-        let message =
-            read.map_err(|error| format!("it sent what is no valid message: {}", one_line(&error.to_string())))?;
+        let message = read.map_err(|error| format!("it sent an invalid message: {}", one_line(&error.to_string())))?;
         let answer = match (message.method, message.id) {
             (Some(_), Some(Value::String(id))) if id.len() > MAX_ID => {
                 return Err("the id of its request is too long".to_owned());

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use daoyou_channels::settings::{SettingFault, Span};
+use daoyou_channels::settings::{HumanDuration, SettingFault};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use smart_default::SmartDefault;
@@ -14,14 +14,14 @@ use super::languages::SERVERS;
 #[serde(default, deny_unknown_fields)]
 pub struct LspConfig {
     /// After this time without a call, a server is stopped.
-    #[default(Span::from_secs(600))]
-    pub idle_timeout: Span,
+    #[default(HumanDuration::from_secs(600))]
+    pub idle_timeout: HumanDuration,
     /// How long a server may take to start, and to read its project.
-    #[default(Span::from_secs(60))]
-    pub startup_timeout: Span,
+    #[default(HumanDuration::from_secs(60))]
+    pub startup_timeout: HumanDuration,
     /// How long a server may take to answer.
-    #[default(Span::from_secs(30))]
-    pub timeout: Span,
+    #[default(HumanDuration::from_secs(30))]
+    pub timeout: HumanDuration,
     /// By language (rust, python, typescript, go, c): the program of its server, and its arguments.
     pub servers: BTreeMap<String, Vec<String>>,
 }
@@ -34,7 +34,7 @@ impl LspConfig {
         let fault = |wrong: String| Some(SettingFault::new(&["tools.lsp.servers"], wrong, ALLOWED));
         for (name, command) in &self.servers {
             if !SERVERS.iter().any(|kind| kind.name == name) {
-                return fault(format!("{name:?} is no language that is known"));
+                return fault(format!("{name:?} is not a language that is known"));
             }
             let is_empty = command.first().is_none_or(|program| program.trim().is_empty());
             if is_empty || command.iter().any(|word| word.contains('\0')) {
@@ -55,7 +55,7 @@ mod tests {
             ("python", &["pylsp", "-v"][..], None),
             ("python", &[], Some("names no program")),
             ("python", &[" "], Some("names no program")),
-            ("cobol", &["x"], Some("\"cobol\" is no language")),
+            ("cobol", &["x"], Some("\"cobol\" is not a language")),
         ] {
             let command = command.iter().map(|word| (*word).to_owned()).collect();
             let servers = BTreeMap::from([(name.to_owned(), command)]);

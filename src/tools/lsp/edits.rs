@@ -20,7 +20,7 @@ pub(super) type ProposedEdits = BTreeMap<Url, Vec<TextEdit>>;
 /// The proposal is invalid or too large, or does more than edit texts.
 pub(super) fn file_edits(answer: Value) -> Result<ProposedEdits, String> {
     let read = serde_json::from_value::<Option<WorkspaceEdit>>(answer);
-    let edit = read.map_err(|_| "the server answers with what is no edit".to_owned())?.unwrap_or_default();
+    let edit = read.map_err(|_| "the server returned an invalid edit".to_owned())?.unwrap_or_default();
     let documents: Vec<(Url, Vec<TextEdit>)> = match edit.document_changes {
         None => edit.changes.unwrap_or_default().into_iter().collect(),
         Some(DocumentChanges::Edits(edits)) => edits.into_iter().map(file_of).collect(),
@@ -138,8 +138,8 @@ mod tests {
             ),
             (json!({"changes": many}), Err("more than 500 files")),
             (json!({"changes": {"file:///a": vec![one.clone(); 20_001]}}), Err("more than 20000 changes")),
-            (json!("x"), Err("no edit")),
-            (json!({"changes": {"file:///a": [{}]}}), Err("no edit")),
+            (json!("x"), Err("not an edit")),
+            (json!({"changes": {"file:///a": [{}]}}), Err("not an edit")),
         ] {
             match (file_edits(answer), expected) {
                 (Ok(files), Ok(expected)) => assert_eq!(files.len(), expected),

@@ -17,29 +17,29 @@ const LINE_CHARS: usize = 200;
 
 /// A place in a file, as a server names it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct ServerPlace {
+pub(super) struct ServerLocation {
     pub url: Url,
     pub start: Position,
     /// The text that is shown instead of the line's text.
     pub label: Option<String>,
 }
 
-impl From<Location> for ServerPlace {
+impl From<Location> for ServerLocation {
     fn from(location: Location) -> Self {
         Self { url: location.uri, start: location.range.start, label: None }
     }
 }
 
 /// Returns the places of an answer; `None` if the answer is invalid.
-pub(super) fn places_of(answer: Value) -> Option<Vec<ServerPlace>> {
+pub(super) fn places_of(answer: Value) -> Option<Vec<ServerLocation>> {
     let answer: Option<GotoDefinitionResponse> = serde_json::from_value(answer).ok()?;
-    let places: Vec<ServerPlace> = match answer {
+    let places: Vec<ServerLocation> = match answer {
         None => Vec::new(),
         Some(GotoDefinitionResponse::Scalar(location)) => vec![location.into()],
         Some(GotoDefinitionResponse::Array(locations)) => locations.into_iter().map(Into::into).collect(),
         Some(GotoDefinitionResponse::Link(links)) => links
             .into_iter()
-            .map(|link| ServerPlace { url: link.target_uri, start: link.target_selection_range.start, label: None })
+            .map(|link| ServerLocation { url: link.target_uri, start: link.target_selection_range.start, label: None })
             .collect(),
     };
     Some(places)
@@ -47,8 +47,12 @@ pub(super) fn places_of(answer: Value) -> Option<Vec<ServerPlace>> {
 
 /// Formats places as `path:line:character: text`, sorted. Places outside the workspace have no text. Places in files that the
 /// turn may not see are left out. Reads files.
-pub(super) fn render_places(places: Vec<ServerPlace>, view: &ProjectView, encoding: PositionEncoding) -> Vec<String> {
-    let mut by_file: BTreeMap<(PathBuf, &str), Vec<ServerPlace>> = BTreeMap::new();
+pub(super) fn render_places(
+    places: Vec<ServerLocation>,
+    view: &ProjectView,
+    encoding: PositionEncoding,
+) -> Vec<String> {
+    let mut by_file: BTreeMap<(PathBuf, &str), Vec<ServerLocation>> = BTreeMap::new();
     let mut lines = Vec::new();
     for place in places {
         let Ok(named) = place.url.to_file_path() else {
@@ -73,7 +77,7 @@ pub(super) fn render_places(places: Vec<ServerPlace>, view: &ProjectView, encodi
         }
         let shown = quote_controls(&view.relative(&path).unwrap_or(&path).display().to_string());
         if !why.is_empty() {
-            let place = |place: ServerPlace| {
+            let place = |place: ServerLocation| {
                 let label = place.label.map(|label| format!(": {label}")).unwrap_or_default();
                 format!("{shown}:{}{why}{label}", place.start.line.saturating_add(1))
             };

@@ -150,7 +150,7 @@ impl LanguageServers {
         let path = environment.iter().find(|(name, _)| name == "PATH").map_or("", |(_, value)| value.as_str());
         if let Some(command) = self.config.servers.get(kind.name).filter(|command| !command.is_empty()) {
             if !is_program(&command[0], path) {
-                return Err(format!("{} of tools.lsp.servers is no program", command[0]));
+                return Err(format!("{} of tools.lsp.servers is not a program", command[0]));
             }
             return Ok(command.clone());
         }

@@ -47,18 +47,18 @@ pub(super) struct PositionIndex<'a> {
     /// The byte offsets at which lines start.
     starts: Vec<usize>,
     /// Cached places in the lines that were used, since one long line may have many positions.
-    checkpoints: RefCell<HashMap<usize, Vec<LinePlace>>>,
+    checkpoints: RefCell<HashMap<usize, Vec<LinePosition>>>,
 }
 
 /// A place within a line, in several units from the start of the line.
 #[derive(Clone, Copy, Debug, Default)]
-struct LinePlace {
+struct LinePosition {
     units: usize,
     characters: usize,
     bytes: usize,
 }
 
-impl LinePlace {
+impl LinePosition {
     fn after(self, character: char, encoding: PositionEncoding) -> Self {
         Self {
             units: self.units + encoding.width(character),
@@ -100,16 +100,16 @@ impl<'a> PositionIndex<'a> {
     }
 
     /// Returns the last cached place of a line that is not after `units`.
-    fn place_before(&self, number: usize, line: &str, units: usize) -> LinePlace {
+    fn place_before(&self, number: usize, line: &str, units: usize) -> LinePosition {
         let mut checkpoints = self.checkpoints.borrow_mut();
         let checkpoints = checkpoints.entry(number).or_insert_with(|| {
-            let places = line.chars().scan(LinePlace::default(), |place, character| {
+            let places = line.chars().scan(LinePosition::default(), |place, character| {
                 Some(std::mem::replace(place, place.after(character, self.encoding)))
             });
             places.step_by(CHECKPOINT_CHARS).collect()
         });
         let reached = checkpoints.partition_point(|place| place.units <= units);
-        let mut place = reached.checked_sub(1).map_or_else(LinePlace::default, |last| checkpoints[last]);
+        let mut place = reached.checked_sub(1).map_or_else(LinePosition::default, |last| checkpoints[last]);
         for character in line[place.bytes..].chars() {
             let next = place.after(character, self.encoding);
             if next.units > units {

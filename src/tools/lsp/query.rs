@@ -10,7 +10,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::diagnostics::{diagnostics_of, render_diagnostics};
-use super::locations::{ServerPlace, places_of, render_places};
+use super::locations::{ServerLocation, places_of, render_places};
 use super::service::{LspService, OpenTarget};
 use super::symbols::{project_symbols, render_file_symbols};
 use crate::text::{one_line, truncate};
@@ -26,25 +26,20 @@ struct FileArgs {
 }
 
 #[derive(Deserialize, JsonSchema)]
-struct PlaceArgs {
-    path: String,
+pub(super) struct PositionArgs {
+    pub(super) path: String,
     /// From 1.
     #[schemars(range(min = 1))]
-    line: u32,
+    pub(super) line: u32,
     /// Of the line, from 1.
     #[schemars(range(min = 1))]
-    character: u32,
+    pub(super) character: u32,
 }
 
 #[derive(Deserialize, JsonSchema)]
 struct ReferencesArgs {
-    path: String,
-    /// From 1.
-    #[schemars(range(min = 1))]
-    line: u32,
-    /// Of the line, from 1.
-    #[schemars(range(min = 1))]
-    character: u32,
+    #[serde(flatten)]
+    position: PositionArgs,
     include_declaration: Option<bool>,
 }
 
@@ -83,12 +78,12 @@ impl LspQuery {
                 LspQuestion::Diagnostics,
                 tool::<FileArgs>("lsp_diagnostics", "Show errors and warnings in a source file."),
             ),
-            (LspQuestion::Definition, tool::<PlaceArgs>("lsp_definition", "Find where a symbol is defined.")),
+            (LspQuestion::Definition, tool::<PositionArgs>("lsp_definition", "Find where a symbol is defined.")),
             (LspQuestion::References, tool::<ReferencesArgs>("lsp_references", "Find where a symbol is used.")),
             (LspQuestion::Symbols, tool::<LspSymbolsArgs>("lsp_symbols", "List the symbols of a file or project.")),
             (
                 LspQuestion::CodeActions,
-                tool::<PlaceArgs>("lsp_code_actions", "List the fixes that are proposed at a place."),
+                tool::<PositionArgs>("lsp_code_actions", "List the fixes that are proposed at a place."),
             ),
         ];
         tools.map(|(question, definition)| {
@@ -110,14 +105,15 @@ impl LspQuery {
                 diagnostics(&service.open(&args.path, context).await?).await
             }
             LspQuestion::Definition => {
-                let PlaceArgs { path, line, character } = read(&arguments)?;
+                let PositionArgs { path, line, character } = read(&arguments)?;
                 let target = service.open(&path, context).await?;
                 target.server().require("definitionProvider", "it finds no definitions")?;
                 let params = target.place(line, character)?;
                 places(&target, "textDocument/definition", params, "No definition found.").await
             }
             LspQuestion::References => {
-                let ReferencesArgs { path, line, character, include_declaration } = read(&arguments)?;
+                let ReferencesArgs { position, include_declaration } = read(&arguments)?;
+                let PositionArgs { path, line, character } = position;
                 let target = service.open(&path, context).await?;
                 target.server().require("referencesProvider", "it finds no references")?;
                 let mut params = target.place(line, character)?;
@@ -126,7 +122,7 @@ impl LspQuery {
             }
             LspQuestion::Symbols => symbols(service, read(&arguments)?, context).await,
             LspQuestion::CodeActions => {
-                let PlaceArgs { path, line, character } = read(&arguments)?;
+                let PositionArgs { path, line, character } = read(&arguments)?;
                 code_actions(&service.open(&path, context).await?, line, character).await
             }
         }
@@ -161,7 +157,7 @@ async fn places(target: &OpenTarget, method: &str, params: Value, none: &str) ->
     render(found, target, none).await
 }
 
-async fn render(found: Vec<ServerPlace>, target: &OpenTarget, none: &str) -> Result<String, ServerError> {
+async fn render(found: Vec<ServerLocation>, target: &OpenTarget, none: &str) -> Result<String, ServerError> {
     let (view, encoding) = (target.view.clone(), target.server().encoding);
     let lines = tokio::task::spawn_blocking(move || render_places(found, &view, encoding)).await;
     let mut lines = lines.map_err(|error| ServerError::lasting(error.to_string()))?;

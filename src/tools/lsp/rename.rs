@@ -147,7 +147,7 @@ fn locate_edits(
 ) -> Result<BTreeMap<PathBuf, Vec<TextEdit>>, String> {
     let mut located: BTreeMap<PathBuf, Vec<TextEdit>> = BTreeMap::new();
     for (url, edits) in files {
-        let named = url.to_file_path().map_err(|()| format!("{url} is no file"))?;
+        let named = url.to_file_path().map_err(|()| format!("{url} is not a file"))?;
         let is_source = |real: &PathBuf| real.starts_with(boundary) && kind.language_id(real).is_some();
         let real = view.resolve(&named).ok().filter(is_source);
         let real = real.ok_or_else(|| format!("the server would change {}, which is not for it", named.display()))?;

@@ -205,7 +205,7 @@ impl OpenTarget {
 
     /// Returns the error for an answer that violates the protocol.
     pub(super) fn invalid(&self, what: &str) -> ServerError {
-        ServerError::lasting(format!("{} answers with what are no {what}", self.server().connection.name))
+        ServerError::lasting(format!("{} returned invalid {what}", self.server().connection.name))
     }
 
     /// Returns why the server may not know the whole project, if that is so.

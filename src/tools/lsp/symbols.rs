@@ -4,7 +4,7 @@ use lsp_types::{DocumentSymbol, DocumentSymbolResponse, Location, Position, Symb
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::locations::ServerPlace;
+use super::locations::ServerLocation;
 use crate::text::{one_line, truncate};
 
 /// The maximum number of symbols of a file that are shown, and of characters of a name.
@@ -92,7 +92,7 @@ struct ProjectSymbol {
 }
 
 /// Returns the symbols of a project as places; `None` if the answer is invalid.
-pub(super) fn project_symbols(answer: Value) -> Option<Vec<ServerPlace>> {
+pub(super) fn project_symbols(answer: Value) -> Option<Vec<ServerLocation>> {
     let symbols: Option<Vec<ProjectSymbol>> = serde_json::from_value(answer).ok()?;
     let place = |symbol: ProjectSymbol| {
         let whole =
@@ -102,7 +102,7 @@ pub(super) fn project_symbols(answer: Value) -> Option<Vec<ServerPlace>> {
         let container = symbol.container_name.filter(|name| !name.is_empty());
         let container = container.map(|name| format!(" (in {})", one_line(&name))).unwrap_or_default();
         let label = format!("{} {}{container}", kind_of(symbol.kind), one_line(&symbol.name));
-        Some(ServerPlace { url, start, label: Some(truncate(&label, NAME_CHARS)) })
+        Some(ServerLocation { url, start, label: Some(truncate(&label, NAME_CHARS)) })
     };
     Some(symbols.unwrap_or_default().into_iter().filter_map(place).collect())
 }

@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use daoyou_channels::SessionKey;
-use daoyou_channels::settings::Span;
+use daoyou_channels::settings::HumanDuration;
 
 use super::files::OutputTail;
 use crate::guard::ShellExit;
@@ -40,7 +40,7 @@ pub enum KillRequester {
 
 impl ProcessEnd {
     /// Returns true if the end must be announced. Other ends were already reported by the result of the session's own call.
-    pub(super) fn is_news(&self) -> bool {
+    pub(super) fn needs_announcement(&self) -> bool {
         !matches!(self, Self::Killed { by: KillRequester::OwnSession, .. } | Self::NotStarted(_))
     }
 }
@@ -51,7 +51,7 @@ impl fmt::Display for ProcessEnd {
             Self::Exited(ShellExit::Code(code)) => write!(f, "exit {code}"),
             Self::Exited(ShellExit::Signal(signal)) => write!(f, "killed by signal {signal}"),
             Self::Exited(ShellExit::Exceeded(limit)) => write!(f, "killed, as {limit}"),
-            Self::TimedOut(limit) => write!(f, "killed, as its time of {} was up", Span(*limit)),
+            Self::TimedOut(limit) => write!(f, "killed, as its time of {} was up", HumanDuration(*limit)),
             Self::Killed { ending: Some(ShellExit::Code(code)), .. } => write!(f, "ended on request (exit {code})"),
             Self::Killed { ending: Some(ShellExit::Signal(signal)), .. } => {
                 write!(f, "killed on request (signal {signal})")

@@ -283,7 +283,7 @@ impl Processes {
     /// announcement that the store refuses permanently is dropped.
     async fn write_end(&self, id: &str, folder: &ConversationFolder, end: &ProcessEnd) {
         let printed = self.read_tail(id, folder, ANNOUNCED_LINES, ANNOUNCED_CHARS).await.unwrap_or_default();
-        let announcer = self.announcer.get().filter(|_| end.is_news()).cloned();
+        let announcer = self.announcer.get().filter(|_| end.needs_announcement()).cloned();
         let make = |announcer: &Option<Arc<dyn ProcessEndAnnouncer>>| {
             let (id, end, printed, announcer) = (id.to_owned(), end.clone(), printed.clone(), announcer.clone());
             move |connection: &Connection| match (processes::record_end(connection, &id, &end.to_string())?, &announcer)
@@ -475,8 +475,8 @@ fn too_many_error(running: &RunningProcesses, most: usize, context: &ToolContext
         named.push(format!("{others} of other sessions"));
     }
     format!(
-        "{} processes run in the background, and {most} are the most: {}. Wait for one to end, or end one with process \
-         kill",
+        "{} processes run in the background, and the maximum is {most}: {}. Wait for one to end, or end one with \
+         process kill",
         running.by_id.len(),
         named.join(", ")
     )

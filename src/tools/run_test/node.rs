@@ -1,5 +1,7 @@
 //! Parses the output of JavaScript test runners: the TAP and default formats of `node --test`, jest, vitest and mocha.
 
+use regex::{Captures, Regex};
+
 use super::report::{MAX_FAILURES, TestFailure, TestReport, number};
 use crate::text::pattern;
 
@@ -49,8 +51,7 @@ fn node_report(text: &str) -> TestReport {
         let place = frame_in(frames, place.as_ref().map(|(file, _)| file.as_str())).or(place);
         report.push(TestFailure::new(name, place, &message.join("\n")));
     }
-    for found in SPEC_FAILURE.captures_iter(text).take(MAX_FAILURES) {
-        let body = following(text, found.get(0).map_or(0, |found| found.end()), "\ntest at ");
+    for (found, body) in failures(&SPEC_FAILURE, text, "\ntest at ").take(MAX_FAILURES) {
         let place = (found[1].to_owned(), number(&found[2]));
         let place = frame_in(body, Some(&place.0)).unwrap_or(place);
         report.push(TestFailure::new(&found[3], Some(place), message_of(body)));
@@ -62,8 +63,7 @@ fn jest_report(text: &str) -> TestReport {
     let mut report = TestReport::default();
     let Some(counts) = JEST_COUNTS.captures_iter(text).last() else { return report };
     add_counts(&mut report, &counts[1]);
-    for found in JEST_FAILURE.captures_iter(text) {
-        let body = following(text, found.get(0).map_or(0, |found| found.end()), "\n  ● ");
+    for (found, body) in failures(&JEST_FAILURE, text, "\n  ● ") {
         let failure = TestFailure::new(found[1].trim(), frame_in(body, None), message_of(body));
         let is_known = report.failures.iter().any(|known| known.name == failure.name);
         // A long run repeats its failures at the end. Console output has the same marker.
@@ -79,8 +79,7 @@ fn vitest_report(text: &str) -> TestReport {
     if let Some(counts) = VITEST_COUNTS.captures_iter(text).last() {
         add_counts(&mut report, &counts[1]);
     }
-    for found in VITEST_FAILURE.captures_iter(text).take(MAX_FAILURES) {
-        let body = following(text, found.get(0).map_or(0, |found| found.end()), "\n FAIL  ");
+    for (found, body) in failures(&VITEST_FAILURE, text, "\n FAIL  ").take(MAX_FAILURES) {
         let name = found[1].trim();
         let file = name.split_once(" > ").map_or(name, |(file, _)| file);
         let place = frame_in(body, Some(file)).or_else(|| frame_in(body, None));
@@ -96,10 +95,9 @@ fn mocha_report(text: &str) -> TestReport {
     }
     let epilogue = text.find(" failing\n").map_or("", |at| &text[at..]);
     // A failure extends up to the next repetition of the list, so the number is limited here already.
-    for found in MOCHA_FAILURE.captures_iter(epilogue).take(MAX_FAILURES) {
+    for (found, body) in failures(&MOCHA_FAILURE, epilogue, "\n  1) ").take(MAX_FAILURES) {
         let titles = std::iter::once(&found[1]).chain(found[2].lines()).map(str::trim);
         let name = titles.collect::<Vec<_>>().join(" ");
-        let body = following(epilogue, found.get(0).map_or(0, |found| found.end()), "\n  1) ");
         let body = body.split("\n\n  ").next().filter(|part| part.contains("at ")).unwrap_or(body);
         report.push(TestFailure::new(name.trim_end_matches(':'), frame_in(body, None), message_of(body)));
     }
@@ -112,12 +110,14 @@ fn add_counts(report: &mut TestReport, counts: &str) {
     }
 }
 
-/// Returns the text from `at` up to the next failure.
-fn following<'a>(text: &'a str, at: usize, next: &str) -> &'a str {
-    let rest = &text[at..];
-    let rest = rest.find(next).map_or(rest, |end| &rest[..end]);
-    let end = rest.match_indices('\n').nth(FAILURE_LINES).map_or(rest.len(), |(end, _)| end);
-    &rest[..end]
+/// Returns the matches of a failure's pattern, each with the text up to the next failure, which begins with `next`.
+fn failures<'a>(pattern: &Regex, text: &'a str, next: &str) -> impl Iterator<Item = (Captures<'a>, &'a str)> {
+    pattern.captures_iter(text).map(move |found| {
+        let rest = &text[found.get_match().end()..];
+        let rest = rest.find(next).map_or(rest, |end| &rest[..end]);
+        let end = rest.match_indices('\n').nth(FAILURE_LINES).map_or(rest.len(), |(end, _)| end);
+        (found, &rest[..end])
+    })
 }
 
 /// Returns the first stack frame outside of libraries. With `file`, returns only a frame in that file.

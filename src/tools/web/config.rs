@@ -57,7 +57,7 @@ impl WebConfig {
             let read = text.parse::<IpNet>().or_else(|_| text.parse::<IpAddr>().map(IpNet::from));
             read.map_err(|_| {
                 let (wrong, allowed) =
-                    (format!("{text:?} is no address"), "an IP address or a range such as \"10.0.0.0/8\"");
+                    (format!("{text:?} is not an address"), "an IP address or a range such as \"10.0.0.0/8\"");
                 SettingFault::new(&["tools.web.allow_private"], wrong, allowed)
             })
         };
@@ -92,7 +92,7 @@ impl WebConfig {
         };
         let is_http = |url: Url| matches!(url.scheme(), "http" | "https") && url.has_host();
         if !self.base_url.is_empty() && !Url::parse(&self.base_url).is_ok_and(is_http) {
-            let wrong = "is no address of a web server";
+            let wrong = "is not the address of a web server";
             return fault("tools.web.base_url", wrong, "one that begins with http:// or https://");
         }
         Ok(service)

@@ -12,8 +12,8 @@ use serde::Deserialize;
 use serde_json::Value;
 use url::Url;
 
+use super::body_text::{self, BodyText};
 use super::failed_answer;
-use super::page::{self, BodyText};
 use crate::guard::{EgressClient, EgressError, EgressRules, Taint};
 use crate::text::truncate;
 use crate::tools::documents::{self, DocumentReader, DocumentText};
@@ -139,7 +139,7 @@ impl WebFetch {
     /// Reads a text. A separate process reads HTML, because its libraries limit neither their time nor their memory.
     async fn read_text(&self, body: Vec<u8>, kind: String, url: &Url) -> Result<DocumentText, String> {
         let address = url.clone();
-        let decoded = tokio::task::spawn_blocking(move || page::decode(&body, &kind, &address)).await;
+        let decoded = tokio::task::spawn_blocking(move || body_text::decode(&body, &kind, &address)).await;
         match decoded.map_err(|error| format!("{url}: {error}"))?? {
             BodyText::Html(html) => {
                 self.documents.read_page(&html, url).await.map_err(|error| format!("{url}: {error}"))
@@ -194,7 +194,7 @@ impl Tool for WebFetch {
 /// Parses an address. One without a scheme gets `https://`.
 ///
 /// # Errors
-/// The text is no address, or one of another scheme.
+/// The text is not an address, or one of another scheme.
 pub(super) fn parse_url(text: &str) -> Result<Url, String> {
     let text = text.trim();
     // `Url` leaves out some of these characters, and encodes others.
@@ -208,7 +208,7 @@ pub(super) fn parse_url(text: &str) -> Result<Url, String> {
         }
         _ => format!("https://{text}"),
     };
-    let mut url = Url::parse(&named).map_err(|error| format!("{text:?} is no address of a page: {error}"))?;
+    let mut url = Url::parse(&named).map_err(|error| format!("{text:?} is not the address of a page: {error}"))?;
     url.set_fragment(None);
     Ok(url)
 }
@@ -312,7 +312,7 @@ mod tests {
             ("data:8,hi", Err("only http:// and https:// can be fetched, not data:")),
             ("mailto:ann@example.org", Err("only http:// and https:// can be fetched, not mailto:")),
             ("file:/etc/passwd", Err("only http:// and https:// can be fetched, not file:")),
-            ("example.org:x", Err("\"example.org:x\" is no address of a page: invalid port number")),
+            ("example.org:x", Err("\"example.org:x\" is not the address of a page: invalid port number")),
             ("https://a.example/x\0y", Err("the address holds the control character U+0000; write it without")),
             ("https://a.exam\nple/", Err("the address holds the control character U+000A; write it without")),
         ] {

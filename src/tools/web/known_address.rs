@@ -9,7 +9,7 @@ use super::fetch::{PAGE_NOTE, parse_url};
 use crate::chat::{ChatMessage, ToolCall};
 use crate::tools::{ToolContext, canonical_name};
 
-/// The most characters of punctuation that may follow an address.
+/// The maximum number of characters of punctuation that may follow an address.
 const MAX_PUNCTUATION: usize = 8;
 
 /// Returns true if `url` is known: the person whose message the turn answers has written it, a page was read from it before, it is

@@ -1,9 +1,9 @@
 //! The tools that read the web.
 
+mod body_text;
 mod config;
 mod fetch;
 mod known_address;
-mod page;
 mod search;
 mod services;
 

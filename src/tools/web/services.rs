@@ -49,7 +49,7 @@ pub fn request(
         SearchService::Auto | SearchService::Duckduckgo => ("https://html.duckduckgo.com", "/html/"),
     };
     let text = if base_url.is_empty() { base } else { base_url };
-    let mut url = Url::parse(text).map_err(|error| format!("tools.web.base_url is no address: {error}"))?;
+    let mut url = Url::parse(text).map_err(|error| format!("tools.web.base_url is not an address: {error}"))?;
     let own = url.path().trim_end_matches('/').to_owned();
     if service == SearchService::Searxng && !own.ends_with(path) {
         url.set_path(&format!("{own}{path}"));

@@ -8,13 +8,13 @@ use crate::chat::ImageRef;
 use crate::store::inbox::InboxRow;
 use crate::text::format_size;
 
-/// The most files that the description names.
+/// The maximum number of files that the description names.
 const NAMED: usize = 40;
-/// The most characters of a file name in the description.
+/// The maximum number of characters of a file name in the description.
 const NAME_CHARS: usize = 120;
 /// The longest path that the description contains, in bytes. A file with a longer path gets no path.
 const PATH_BYTES: usize = 1_024;
-/// The most images of one message that the model sees.
+/// The maximum number of images of one message that the model sees.
 const SHOWN: usize = 8;
 
 /// Describes the files of these messages for the runtime context; empty if there are none.
@@ -78,31 +78,19 @@ fn plain(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use daoyou_channels::Trust;
-    use uuid::Uuid;
 
     use super::*;
-    use crate::store::inbox::MessageStatus;
 
     fn row(attachments: &str) -> InboxRow {
         let own = str::to_owned;
         InboxRow {
-            seq: 1,
-            id: Uuid::nil(),
             channel: own("email"),
-            external_id: own("1"),
             session: own("email:<a@b>"),
             chat_id: own("<a@b>"),
             sender: own("ann@example.org"),
-            trust: own(Trust::Known.as_str()),
             content: own("see there"),
             attachments: own(attachments),
-            metadata: own("{}"),
-            origin: own("{}"),
-            received_at: 0,
-            turn: Uuid::nil(),
-            state: MessageStatus::Queued,
-            stalled: 0,
-            cancel: false,
+            ..InboxRow::unstored(Trust::Known)
         }
     }
 

@@ -31,10 +31,10 @@ pub fn compact(
     Ok(smaller)
 }
 
-/// The most compactions of one conversation.
+/// The maximum number of compactions of one conversation.
 const MOST: u8 = 3;
 
-/// Returns the most characters of a tool's result after `compactions` compactions; `None` is no limit.
+/// Returns the maximum number of characters of a tool's result after `compactions` compactions; `None` means no limit.
 fn result_chars(compactions: u8) -> Option<usize> {
     match compactions {
         0 | 1 => None,

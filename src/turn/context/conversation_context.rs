@@ -3,8 +3,9 @@
 
 use std::sync::Arc;
 
-use daoyou_channels::SessionKey;
+use daoyou_channels::settings::size;
 use daoyou_channels::text::hex;
+use daoyou_channels::{SessionKey, TurnSettings};
 use sha2::{Digest, Sha256};
 
 use super::private_memory;
@@ -13,7 +14,7 @@ use super::window::{self, HistoryCache, HistorySlice, HistoryWindow};
 use crate::chat::{ChatMessage, ToolSpec};
 use crate::guard::Taint;
 use crate::llm::{Models, TokenFactor, estimate_tokens};
-use crate::memory::{self, AnsweredTurn, MemoryService, MemorySettings, Owner};
+use crate::memory::{self, AnsweredTurn, MemoryOwner, MemoryService, MemorySettings};
 use crate::origin::TurnOrigin;
 use crate::store::approvals;
 use crate::store::inbox::InboxRow;
@@ -33,7 +34,7 @@ pub struct ConversationContext {
     pub is_full: bool,
     pub memory: PromptMemory,
     /// The owners whose memories the prompt may contain, the sender first; empty for an untrusted sender.
-    pub owners: Vec<Owner>,
+    pub owners: Vec<MemoryOwner>,
     /// People other than the sender read the answer.
     pub is_read_by_others: bool,
     /// The count of forgotten memories when this context was read.
@@ -131,6 +132,15 @@ pub struct AgentContext<'a> {
     pub memory: AgentMemory<'a>,
 }
 
+/// The parts of a prompt that the agent of a turn decides.
+#[derive(Clone, Copy)]
+pub struct PromptParts<'a> {
+    /// The system prompt.
+    pub system: &'a SystemText,
+    pub tools: &'a Arc<[ToolSpec]>,
+    pub agent: AgentContext<'a>,
+}
+
 /// The memory that an agent has about the person who writes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum AgentMemory<'a> {
@@ -143,7 +153,7 @@ pub enum AgentMemory<'a> {
 
 impl AgentMemory<'_> {
     /// Returns the owner of the memories that the agent has about `person`.
-    pub fn owner(self, person: Owner) -> Option<Owner> {
+    pub fn owner(self, person: MemoryOwner) -> Option<MemoryOwner> {
         match self {
             Self::Shared => Some(person),
             Self::Own(name) => Some(person.of_agent(name)),
@@ -164,8 +174,8 @@ pub struct ContextBuilder {
 }
 
 impl ContextBuilder {
-    /// Composes the context for the message `last`, given the system prompt and the `tools` of this agent. A turn that resumes from
-    /// `context` gets the same context again.
+    /// Composes the context for the message `last` with its `origin` in a prompt with these `parts`. A turn that resumes from `context`
+    /// gets the same context again.
     ///
     /// # Errors
     /// The store cannot be read.
@@ -173,19 +183,19 @@ impl ContextBuilder {
         &self,
         session: &SessionKey,
         last: &InboxRow,
-        (system, tools, agent): (&SystemText, &Arc<[ToolSpec]>, AgentContext<'_>),
+        origin: &TurnOrigin,
+        parts: PromptParts<'_>,
         context: Option<&ContextStep>,
     ) -> Result<ConversationContext, StoreError> {
         let key = session.to_string();
         let settings = self.memory.settings.clone();
         let person = settings.identities.owner_of_row(last);
-        let owner = person.clone().and_then(|person| agent.memory.owner(person));
-        let origin = TurnOrigin::parse(&last.origin);
+        let owner = person.clone().and_then(|person| parts.agent.memory.owner(person));
         let is_fresh = origin.settings.fresh;
-        let (mut conversation, log) = self.store.read_here(|connection| {
+        self.store.read_here(|connection| {
             let head = messages::session(connection, &key)?;
-            let (is_shared, place) = (head.ownership.is_shared, (&*last.channel, &*last.chat_id));
-            let turn = AnsweredTurn { session: &key, is_shared, place, origin: &origin };
+            let (is_shared, channel, chat_id) = (head.ownership.is_shared, &*last.channel, &*last.chat_id);
+            let turn = AnsweredTurn { session: &key, is_shared, channel, chat_id, origin };
             let is_read_by_others = turn.is_read_by_others(connection, person.as_ref(), &settings.identities)?;
             let state = session_memory::get(connection, &key, head.epoch)?;
             let query = PromptMemoryQuery {
@@ -206,56 +216,46 @@ impl ContextBuilder {
                     let covered = if settings.config.enabled { state.cursor - state.overlap } else { 0 };
                     let first_seq = covered.clamp(head.first_seq, head.next_seq);
                     let uncovered = SessionHead { first_seq, ..head.clone() };
-                    let memory = memory.tokens() + usize::try_from(settings.config.hit_tokens).unwrap_or(usize::MAX);
-                    let window = self.window(&head, last, (system, tools, agent), memory);
+                    let memory = memory.tokens() + size(settings.config.hit_tokens);
+                    let configured = parts.agent.model.unwrap_or(&self.settings.model);
+                    let model = wanted_model(&origin.settings, head.model.as_deref(), configured);
+                    let window = self.window(&model, &last.content, parts, memory);
                     let HistorySlice { from, messages, is_full } =
                         window::choose(&self.history, connection, &key, &uncovered, window)?;
                     (from, messages, is_full)
                 }
             };
-            let (owners, forget_count) = (query.owners(), forgetting::count(connection)?);
-            let taint = approvals::taint_of_epoch(connection, &key, head.epoch)?;
-            let messages = Vec::new();
-            let context = ConversationContext {
-                taint,
+            let mut messages: Vec<_> = log.iter().map(|logged| logged.message.clone()).collect();
+            if is_read_by_others {
+                private_memory::strip(messages.iter_mut().map(Arc::make_mut));
+            }
+            Ok(ConversationContext {
+                taint: approvals::taint_of_epoch(connection, &key, head.epoch)?,
                 head,
                 messages,
                 from,
                 is_full,
                 memory,
-                owners,
+                owners: query.owners(),
                 is_read_by_others,
-                forget_count,
-            };
-            Ok((context, log))
-        })?;
-        conversation.messages = log.iter().map(|logged| logged.message.clone()).collect();
-        if conversation.is_read_by_others {
-            private_memory::strip(conversation.messages.iter_mut().map(Arc::make_mut));
-        }
-        Ok(conversation)
+                forget_count: forgetting::count(connection)?,
+            })
+        })
     }
 
-    /// Returns the bounds of the history, which shares the model's context with everything else.
-    fn window(
-        &self,
-        head: &SessionHead,
-        last: &InboxRow,
-        (system, tools, agent): (&SystemText, &Arc<[ToolSpec]>, AgentContext<'_>),
-        memory: usize,
-    ) -> HistoryWindow {
-        let wanted = wanted_model(last, head.model.as_deref(), agent.model.unwrap_or(&self.settings.model));
-        let size = |tokens: u32| usize::try_from(tokens).unwrap_or(usize::MAX);
+    /// Returns the bounds of the history, which shares the context of `model` with the new message and everything else.
+    fn window(&self, model: &str, message: &str, parts: PromptParts<'_>, memory: usize) -> HistoryWindow {
+        let PromptParts { system, tools, agent } = parts;
         let most = size(self.settings.context_tokens);
         let parts = RequestParts {
-            context: self.tokens.context(&self.models, &wanted).map_or(most, |held| size(held).min(most)),
+            context: self.tokens.context(&self.models, model).map_or(most, |held| size(held).min(most)),
             answer: agent.max_tokens.or(self.settings.max_tokens).map(size),
             system: system.tokens,
             tools: self.tokens.tools(tools),
             memory,
-            message: estimate_tokens(&last.content),
+            message: estimate_tokens(message),
         };
-        let known = self.models.known_name(&wanted);
+        let known = self.models.known_name(model);
         let factor = known.map_or_else(TokenFactor::default, |name| self.tokens.factor(&name));
         HistoryWindow {
             messages: self.settings.memory_window,
@@ -285,13 +285,11 @@ impl ContextBuilder {
     }
 }
 
-/// Returns the model for a message. The first of these that is set counts: the model that the message names, the model that `/model`
-/// has `chosen` for the session, the channel's model, the `configured` one.
-pub fn wanted_model(row: &InboxRow, chosen: Option<&str>, configured: &str) -> String {
-    let settings = TurnOrigin::parse(&row.origin).settings;
-    let requested = settings.requested_model.filter(|model| !model.is_empty());
-    let chosen = requested.or_else(|| chosen.map(str::to_owned)).or(settings.model);
-    chosen.unwrap_or_else(|| configured.to_owned())
+/// Returns the model for a message with these `settings`. The first of these that is set counts: the model that the message names, the
+/// model that `/model` has `chosen` for the session, the channel's model, the `configured` one.
+pub fn wanted_model(settings: &TurnSettings, chosen: Option<&str>, configured: &str) -> String {
+    let requested = settings.requested_model.as_deref().filter(|model| !model.is_empty());
+    requested.or(chosen).or(settings.model.as_deref()).unwrap_or(configured).to_owned()
 }
 
 /// Reads the memory for a prompt.
@@ -299,21 +297,21 @@ struct PromptMemoryQuery<'a> {
     connection: &'a Connection,
     key: &'a str,
     settings: &'a MemorySettings,
-    owner: Option<&'a Owner>,
+    owner: Option<&'a MemoryOwner>,
     is_read_by_others: bool,
 }
 
 impl PromptMemoryQuery<'_> {
     /// Returns the owner whose private memory the prompt may contain; `None` if others read the chat.
-    fn private(&self) -> Option<&Owner> {
+    fn private(&self) -> Option<&MemoryOwner> {
         self.owner.filter(|_| !self.is_read_by_others)
     }
 
-    fn owners(&self) -> Vec<Owner> {
+    fn owners(&self) -> Vec<MemoryOwner> {
         if self.owner.is_none() || !self.settings.config.enabled {
             return Vec::new();
         }
-        self.private().cloned().into_iter().chain([Owner::everyone()]).collect()
+        self.private().cloned().into_iter().chain([MemoryOwner::everyone()]).collect()
     }
 
     fn load(&self, state: &SessionMemory, is_fresh: bool) -> Result<PromptMemory, StoreError> {
@@ -349,21 +347,21 @@ impl PromptMemoryQuery<'_> {
             return Ok(snapshot);
         }
         let MemorySettings { config, zone, .. } = self.settings;
-        let tokens = usize::try_from(config.snapshot_tokens).unwrap_or(usize::MAX);
+        let tokens = size(config.snapshot_tokens);
         let text = memory::prompt_snapshot(self.connection, self.private(), tokens, zone, estimate_tokens)?;
-        Ok(MemorySnapshot::new(self.whose(), text))
+        Ok(MemorySnapshot::new(self.owner_key(), text))
     }
 
     /// Returns a stored snapshot if it belongs to the same owner.
     fn stored_snapshot(&self, hash: &str) -> Result<Option<MemorySnapshot>, StoreError> {
         let text = session_memory::snapshot(self.connection, hash)?;
-        let owner = self.whose();
+        let owner = self.owner_key();
         let snapshot = text.filter(|text| hash_of(owner, text) == hash);
         Ok(snapshot.map(|text| MemorySnapshot { is_stored: true, ..MemorySnapshot::new(owner, text) }))
     }
 
-    fn whose(&self) -> &str {
-        self.private().map_or("everyone", Owner::as_str)
+    fn owner_key(&self) -> &str {
+        self.private().map_or("everyone", MemoryOwner::as_str)
     }
 
     fn summary(&self, id: Option<i64>) -> Result<Option<(i64, String)>, StoreError> {

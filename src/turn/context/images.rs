@@ -9,9 +9,9 @@ use crate::guard::Jail;
 use crate::llm::{Image, Images};
 use crate::tools::CONVERSATIONS;
 
-/// The most bytes of all images of a request; Anthropic accepts requests of 32 MB.
+/// The maximum size, in bytes, of all images of a request; Anthropic accepts requests of 32 MB.
 const TOGETHER: usize = 15_000_000;
-/// The most images of one request.
+/// The maximum number of images of one request.
 const MOST: usize = 8;
 /// Images are left out in steps of this size. The beginning of requests then stays the same for some turns, and the service's prompt
 /// cache hits.

@@ -113,7 +113,7 @@ fn has_memory_path(value: &Value) -> bool {
     }
 }
 
-/// Returns true if a text names a memory file or its folder. The word "memory" in a longer text is no path.
+/// Returns true if a text names a memory file or its folder. The word "memory" in a longer text is not a path.
 fn is_memory_path(text: &str) -> bool {
     let text = text.trim().to_lowercase();
     ["memory/", "memory.md", "history.md"].iter().any(|name| text.contains(name))

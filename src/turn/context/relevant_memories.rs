@@ -2,6 +2,8 @@
 
 use std::collections::HashSet;
 
+use daoyou_channels::settings::size;
+
 use super::conversation_context::ConversationContext;
 use crate::llm::estimate_tokens;
 use crate::memory::{HitLocation, MemoryEntry, MemoryService, RECALLED, RecallHit, RelevanceQuery};
@@ -12,7 +14,7 @@ use crate::text::{one_line, truncate};
 
 /// The longest query, in bytes; the rest of a longer message is not searched for.
 const QUERY_BYTES: usize = 2_000;
-/// The most characters of an entry.
+/// The maximum length, in characters, of an entry.
 const HIT_CHARS: usize = 400;
 /// Extra hits that the query reads, because hits which the prompt already contains are skipped.
 const SPARE: usize = 12;
@@ -34,7 +36,7 @@ async fn look_up(
     context: &ConversationContext,
 ) -> Result<String, StoreError> {
     let settings = memory.settings.clone();
-    let limit = usize::try_from(settings.config.hits).unwrap_or(usize::MAX);
+    let limit = size(settings.config.hits);
     let is_from_person = rows.last().is_some_and(is_from_person);
     if limit == 0 || context.owners.is_empty() || !is_from_person {
         return Ok(String::new());
@@ -43,7 +45,7 @@ async fn look_up(
     text.truncate(text.floor_char_boundary(QUERY_BYTES));
     let fitting = RelevanceQuery { text, owners: context.owners.clone(), limit: limit.saturating_add(SPARE) };
     let hits = memory.relevant(fitting).await?;
-    let tokens = usize::try_from(settings.config.hit_tokens).unwrap_or(usize::MAX);
+    let tokens = size(settings.config.hit_tokens);
     let mut chosen = choose(hits, context, (limit, tokens));
     if chosen.is_empty() {
         return Ok(String::new());
@@ -118,7 +120,7 @@ fn choose(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::memory::{MemoryConfig, MemoryKind, MemoryOrigin, MemorySource, NewMemoryEntry, Owner, remember};
+    use crate::memory::{MemoryConfig, MemoryKind, MemoryOrigin, MemoryOwner, MemorySource, NewMemoryEntry, remember};
     use crate::store::approvals;
     use crate::store::messages::SessionHead;
     use crate::turn::context::conversation_context::{MemorySnapshot, PromptMemory};
@@ -136,8 +138,12 @@ mod tests {
             let kinds = [("read", MemoryKind::Summary), ("own", MemoryKind::Summary), ("read", MemoryKind::Fact)];
             for (session, kind) in kinds {
                 let source = Some(MemorySource { session: session.to_owned(), seq: None, turn: None });
-                let new =
-                    NewMemoryEntry::new(Owner::gateway(), kind, format!("what {session} says"), MemoryOrigin::Noticed);
+                let new = NewMemoryEntry::new(
+                    MemoryOwner::gateway(),
+                    kind,
+                    format!("what {session} says"),
+                    MemoryOrigin::Noticed,
+                );
                 let new = NewMemoryEntry { name: session.to_owned(), source, ..new };
                 entries.push((remember(connection, &new, &MemoryConfig::default())?.id(), String::new()));
             }

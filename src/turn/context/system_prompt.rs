@@ -21,13 +21,13 @@ const BOOTSTRAP_FILES: [&str; 4] = ["AGENTS.md", "SOUL.md", "USER.md", "TOOLS.md
 const USER_FILE: &str = "USER.md";
 const SOUL_FILE: &str = "SOUL.md";
 
-/// The most bytes of one file in the prompt.
+/// The maximum size, in bytes, of one file in the prompt.
 const BOOTSTRAP_LIMIT: usize = 20_000;
 
 /// The largest file that is read, in bytes.
 const BOOTSTRAP_FILE_LIMIT: u64 = 1_000_000;
 
-/// The most cached prompts. There is one for each combination of agent, kind of sender, and limits.
+/// The maximum number of cached prompts. There is one for each combination of agent, kind of sender, and limits.
 const MAX_CACHED: usize = 64;
 
 const SECTION_BREAK: &str = "\n\n---\n\n";
@@ -67,7 +67,7 @@ pub struct PromptAgent<'a> {
 /// The skills in the prompt.
 pub struct PromptSkills {
     pub catalog: Arc<SkillCatalog>,
-    /// The most tokens of their list.
+    /// The maximum number of tokens of their list.
     pub tokens: usize,
 }
 

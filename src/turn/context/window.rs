@@ -15,11 +15,11 @@ use crate::turn::progress::ContextStep;
 /// The limits of the history in a request.
 #[derive(Clone, Copy, Debug)]
 pub struct HistoryWindow {
-    /// The most messages.
+    /// The maximum number of messages.
     pub messages: u32,
-    /// The most estimated tokens.
+    /// The maximum number of estimated tokens.
     pub tokens: usize,
-    /// The most messages of people, each with the messages that follow it; `None` is no limit.
+    /// The maximum number of messages of people, each with the messages that follow it; `None` means no limit.
     pub rounds: Option<u32>,
 }
 
@@ -144,6 +144,9 @@ fn with_question(
 }
 
 /// Returns the messages that the turn sent before a restart.
+///
+/// # Errors
+/// The messages cannot be read from the store.
 pub fn choose_again(
     connection: &Connection,
     session: &str,
@@ -156,10 +159,10 @@ fn round_up(value: i64, step: i64) -> i64 {
     value + (step - value.rem_euclid(step)) % step
 }
 
-/// The most memory for the kept messages, in bytes of their JSON and [`ENTRY_BYTES`] for each, and for each session.
+/// The maximum memory for the kept messages, in bytes of their JSON and [`ENTRY_BYTES`] for each, and for each session.
 const CAPACITY: u64 = 4 << 20;
 
-/// What a message or a session needs in memory beside its text.
+/// The estimated overhead of one cached message or session, in bytes, in addition to its text.
 const ENTRY_BYTES: usize = 200;
 
 /// A message of a session's log.

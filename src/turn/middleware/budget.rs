@@ -16,7 +16,7 @@ use crate::text::minute_in_zone;
 use crate::turn::error::{ErrorCode, TurnError};
 use crate::turn::turn_loop::TurnScope;
 
-/// The most models about which a missing price is reported.
+/// The maximum number of models about which a missing price is reported.
 const MAX_WARNED: usize = 100;
 
 pub struct BudgetMiddleware {

@@ -9,7 +9,7 @@ use crate::chat::ToolCall;
 use crate::llm::{ChatRequest, ChatResponse};
 use crate::tools::ToolOutcome;
 use crate::turn::error::TurnError;
-use crate::turn::turn_loop::{ConversationOutcome, TurnScope};
+use crate::turn::turn_loop::{TurnRunOutcome, TurnScope};
 
 /// An operation that middleware wraps.
 pub trait Operation: 'static {
@@ -41,7 +41,7 @@ impl Operation for TurnRun {
     /// The text of the message as the model reads it. A turn that resumes after a restart keeps the text that the model received
     /// before.
     type Request = String;
-    type Response = ConversationOutcome;
+    type Response = TurnRunOutcome;
     const NAME: &'static str = "turn";
 }
 

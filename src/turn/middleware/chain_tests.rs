@@ -12,7 +12,7 @@ use crate::metrics::TurnMetrics;
 use crate::phrases::Phrases;
 use crate::text::Language;
 use crate::turn::error::{ErrorCode, TurnError};
-use crate::turn::turn_loop::{ConversationOutcome, TurnScope};
+use crate::turn::turn_loop::{TurnRunOutcome, TurnScope};
 
 type Seen = Arc<Mutex<Vec<String>>>;
 
@@ -37,14 +37,14 @@ impl Layer {
     }
 }
 
-fn answered(reply: String) -> ConversationOutcome {
-    ConversationOutcome::Answered(reply)
+fn answered(reply: String) -> TurnRunOutcome {
+    TurnRunOutcome::Answered(reply)
 }
 
-fn reply(end: ConversationOutcome) -> String {
+fn reply(end: TurnRunOutcome) -> String {
     match end {
-        ConversationOutcome::Answered(reply) => reply,
-        ConversationOutcome::Parked { .. } => "at rest".to_owned(),
+        TurnRunOutcome::Answered(reply) => reply,
+        TurnRunOutcome::Parked { .. } => "at rest".to_owned(),
     }
 }
 
@@ -60,7 +60,7 @@ impl Middleware<TurnRun> for Layer {
         if self.does == Does::FailsBefore { Err(failed("before")) } else { Ok(request) }
     }
 
-    async fn after(&self, _: &TurnScope<'_>, end: ConversationOutcome) -> Result<ConversationOutcome, TurnError> {
+    async fn after(&self, _: &TurnScope<'_>, end: TurnRunOutcome) -> Result<TurnRunOutcome, TurnError> {
         self.note("after");
         let end = answered(reply(end) + self.name);
         if self.does == Does::FailsAfter { Err(failed("after")) } else { Ok(end) }

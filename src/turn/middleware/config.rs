@@ -1,6 +1,6 @@
 //! `agent.middleware`, and the settings of the middleware that has settings.
 
-use daoyou_channels::settings::Span;
+use daoyou_channels::settings::HumanDuration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use smart_default::SmartDefault;
@@ -35,7 +35,7 @@ impl MiddlewareName {
     }
 }
 
-/// `[agent.budget]`: when no further model call is made. Absent is no limit.
+/// `[agent.budget]`: when no further model call is made. Absent means no limit.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct BudgetConfig {
@@ -61,7 +61,7 @@ pub struct BudgetConfig {
     pub day_cost: Option<f64>,
 }
 
-/// `[agent.rate_limit]`: beyond it, turns wait for their next model call. Absent is no limit.
+/// `[agent.rate_limit]`: beyond it, turns wait for their next model call. Absent means no limit.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct RateLimitConfig {
@@ -84,8 +84,8 @@ pub struct CacheConfig {
     /// Also with any other temperature, or none.
     pub any_temperature: bool,
     /// How long a response is given again.
-    #[default(Span::from_secs(300))]
-    pub ttl: Span,
+    #[default(HumanDuration::from_secs(300))]
+    pub ttl: HumanDuration,
     /// Responses that are kept, and as many results of tools, large ones counted several times.
     #[schemars(range(min = 1, max = 1_000_000))]
     #[default = 1_000]

@@ -7,7 +7,7 @@ use crate::chat::ToolCall;
 use crate::llm::ChatResponse;
 use crate::tools::ToolOutcome;
 use crate::turn::error::TurnError;
-use crate::turn::turn_loop::{ConversationOutcome, TurnScope};
+use crate::turn::turn_loop::{TurnRunOutcome, TurnScope};
 
 pub struct LoggingMiddleware;
 
@@ -41,12 +41,12 @@ impl LoggedOperation for TurnRun {
         tracing::debug!(turn = %at.turn, session = %at.session, bytes = request.len(), "turn begins");
     }
 
-    fn log_response(at: &TurnScope<'_>, end: &ConversationOutcome) {
+    fn log_response(at: &TurnScope<'_>, end: &TurnRunOutcome) {
         match end {
-            ConversationOutcome::Answered(reply) => {
+            TurnRunOutcome::Answered(reply) => {
                 tracing::debug!(turn = %at.turn, session = %at.session, bytes = reply.len(), "turn has its answer");
             }
-            ConversationOutcome::Parked { .. } => {
+            TurnRunOutcome::Parked { .. } => {
                 tracing::debug!(turn = %at.turn, session = %at.session, "turn is parked");
             }
         }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use daoyou_channels::rate_limit::{Quota, RateLimiter, Reservation};
-use daoyou_channels::settings::Span;
+use daoyou_channels::settings::HumanDuration;
 use tokio::time::{Instant, sleep_until};
 
 use super::chain::{Middleware, ModelCall, ModelRequest, Operation};
@@ -20,7 +20,7 @@ pub struct CallLimiter {
     all: RateLimiter,
 }
 
-/// The most sessions whose calls are counted separately.
+/// The maximum number of sessions whose calls are counted separately.
 const SESSIONS: usize = 100_000;
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -37,12 +37,13 @@ pub struct RateLimitMiddleware {
 }
 
 impl RateLimitMiddleware {
-    /// Reserves a call of `key` under the limit `name`, and waits until the call may be made.
+    /// Reserves a call of `key` under the limit `name` of `limit` calls, and waits until the call may be made.
     async fn reserve<'a, K: Clone + Eq + Hash>(
-        &self,
         at: &TurnScope<'_>,
-        (limiter, key): (&'a RateLimiter<K>, &K),
-        (name, limit): (&str, Option<u32>),
+        limiter: &'a RateLimiter<K>,
+        key: &K,
+        name: &str,
+        limit: Option<u32>,
     ) -> Result<Option<Reservation<'a, K>>, TurnError> {
         let Some(count) = limit else { return Ok(None) };
         let Some(reserved) = limiter.reserve(key, Quota::Window { count, period: MINUTE }, at.deadline) else {
@@ -51,7 +52,7 @@ impl RateLimitMiddleware {
         let wait = reserved.time.saturating_duration_since(Instant::now());
         if !wait.is_zero() {
             let ms = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
-            tracing::info!(turn = %at.turn, session = %at.session, wait = %Span::from_millis(ms), "a model call waits for the rate limit");
+            tracing::info!(turn = %at.turn, session = %at.session, wait = %HumanDuration::from_millis(ms), "a model call waits for the rate limit");
             sleep_until(reserved.time).await;
         }
         Ok(Some(reserved))
@@ -65,8 +66,8 @@ impl Middleware<ModelCall> for RateLimitMiddleware {
         let CallLimiter { sessions, all } = &*self.limiter;
         let session = at.session.to_string();
         // The session's limit comes first, so that a session that waits for its own limit reserves no global slot.
-        let own = self.reserve(at, (sessions, &session), ("session_per_minute", session_per_minute)).await?;
-        let all = self.reserve(at, (all, &()), ("per_minute", per_minute)).await?;
+        let own = Self::reserve(at, sessions, &session, "session_per_minute", session_per_minute).await?;
+        let all = Self::reserve(at, all, &(), "per_minute", per_minute).await?;
         // The session's call is made only now, however long ago its slot was reserved.
         own.into_iter().for_each(Reservation::commit);
         all.into_iter().for_each(Reservation::commit);

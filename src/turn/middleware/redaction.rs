@@ -12,27 +12,34 @@ use crate::guard::KnownSecrets;
 use crate::llm::{ChatResponse, Delta, DeltaSink};
 use crate::text::visible::change_texts;
 use crate::turn::error::TurnError;
-use crate::turn::turn_loop::{ConversationOutcome, TurnScope};
+use crate::turn::turn_loop::{TurnRunOutcome, TurnScope};
 
 pub struct RedactionMiddleware(pub KnownSecrets);
 
 impl RedactionMiddleware {
-    fn redact(&self, at: &TurnScope<'_>, what: &str, text: &mut String) {
-        if self.0.redact(text) {
+    /// Returns whether `text` had a secret.
+    fn redact(&self, at: &TurnScope<'_>, what: &str, text: &mut String) -> bool {
+        let found = self.0.redact(text);
+        if found {
             tracing::warn!(turn = %at.turn, session = %at.session, "a secret of the configuration was removed from {what}");
         }
+        found
     }
 
-    /// Removes secrets from the texts of `arguments`, which stay JSON.
-    fn redact_arguments(&self, at: &TurnScope<'_>, arguments: &mut String) {
-        let Ok(mut parsed) = serde_json::from_str::<Value>(arguments) else {
-            return self.redact(at, "the arguments of a call", arguments);
-        };
-        let before = parsed.clone();
-        change_texts(&mut parsed, &mut |text| self.redact(at, "the arguments of a call", text));
-        if parsed != before {
-            *arguments = parsed.to_string();
+    /// Returns `arguments` with its texts redacted, still JSON, or `None` if it has no secret.
+    fn redacted_arguments(&self, at: &TurnScope<'_>, arguments: &str) -> Option<String> {
+        const WHAT: &str = "the arguments of a call";
+        // In JSON, a secret may be escaped.
+        if !self.0.may_occur_in(arguments) && !arguments.contains('\\') {
+            return None;
         }
+        let Ok(mut parsed) = serde_json::from_str::<Value>(arguments) else {
+            let mut text = arguments.to_owned();
+            return self.redact(at, WHAT, &mut text).then_some(text);
+        };
+        let mut found = false;
+        change_texts(&mut parsed, &mut |text| found |= self.redact(at, WHAT, text));
+        found.then(|| parsed.to_string())
     }
 }
 
@@ -44,15 +51,15 @@ impl Middleware<TurnRun> for RedactionMiddleware {
         Ok(text)
     }
 
-    async fn after(&self, at: &TurnScope<'_>, mut end: ConversationOutcome) -> Result<ConversationOutcome, TurnError> {
-        if let ConversationOutcome::Answered(reply) = &mut end {
+    async fn after(&self, at: &TurnScope<'_>, mut end: TurnRunOutcome) -> Result<TurnRunOutcome, TurnError> {
+        if let TurnRunOutcome::Answered(reply) = &mut end {
             self.redact(at, "a reply", reply);
         }
         Ok(end)
     }
 
     async fn on_error(&self, at: &TurnScope<'_>, error: TurnError) -> TurnError {
-        error.map_texts(|words| self.redact(at, "the words of an error", words))
+        error.map_texts(|words| _ = self.redact(at, "the words of an error", words))
     }
 }
 
@@ -65,22 +72,23 @@ impl Middleware<ModelCall> for RedactionMiddleware {
             let (ChatMessage::User { content, .. }
             | ChatMessage::Assistant { content, .. }
             | ChatMessage::Tool { content, .. }) = &**message;
-            // In JSON, a secret may be escaped.
-            let is_suspect = |text: &str| self.0.may_occur_in(text) || text.contains('\\');
-            let mut calls = message.tool_calls().iter();
-            if !self.0.may_occur_in(content) && !calls.any(|call| is_suspect(&call.arguments)) {
+            let arguments: Vec<Option<String>> =
+                message.tool_calls().iter().map(|call| self.redacted_arguments(at, &call.arguments)).collect();
+            if !self.0.may_occur_in(content) && arguments.iter().all(Option::is_none) {
                 continue;
             }
             match Arc::make_mut(message) {
                 ChatMessage::User { content, .. } => self.redact(at, "a message", content),
                 ChatMessage::Tool { content, .. } => self.redact(at, "a tool's result", content),
                 ChatMessage::Assistant { content, tool_calls, .. } => {
-                    self.redact(at, "an answer", content);
-                    for call in tool_calls {
-                        self.redact_arguments(at, &mut call.arguments);
+                    for (call, redacted) in tool_calls.iter_mut().zip(arguments) {
+                        if let Some(redacted) = redacted {
+                            call.arguments = redacted;
+                        }
                     }
+                    self.redact(at, "an answer", content)
                 }
-            }
+            };
         }
         Ok(request)
     }
@@ -201,13 +209,11 @@ mod tests {
         let (meter, deadline, phrases) = (metrics.meter(), Instant::now(), Phrases::of(Language::En));
         let at = TurnScope { session: &session, turn: Uuid::nil(), deadline, meter: &meter, phrases };
         for (arguments, expected) in [
-            (r#"{"a":["key sk-\"canary\"-1"],"n":1234567890}"#, r#"{"a":["key (hidden)"],"n":1234567890}"#),
-            (r#"{ "a": "\n" }"#, r#"{ "a": "\n" }"#),
-            ("no JSON 1234567890", "no JSON (hidden)"),
+            (r#"{"a":["key sk-\"canary\"-1"],"n":1234567890}"#, Some(r#"{"a":["key (hidden)"],"n":1234567890}"#)),
+            (r#"{ "a": "\n" }"#, None),
+            ("no JSON 1234567890", Some("no JSON (hidden)")),
         ] {
-            let mut redacted = arguments.to_owned();
-            redaction.redact_arguments(&at, &mut redacted);
-            assert_eq!(redacted, expected);
+            assert_eq!(redaction.redacted_arguments(&at, arguments).as_deref(), expected);
         }
     }
 

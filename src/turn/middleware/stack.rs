@@ -169,7 +169,7 @@ impl Model for LayeredModel<'_> {
     }
 
     async fn takes_images(&self) -> bool {
-        self.chain.sees().await
+        self.chain.takes_images().await
     }
 
     /// A response from the cache has no usage.
@@ -219,8 +219,8 @@ impl Tools for LayeredTools<'_> {
         self.executor.registry().get(name).map(|tool| tool.spec().name.clone())
     }
 
-    fn use_own_name(&self, call: &mut ToolCall) {
-        self.executor.registry().use_own_name(call);
+    fn canonicalize(&self, call: &mut ToolCall) {
+        self.executor.registry().canonicalize(call);
     }
 
     fn access_of(&self, name: &str) -> Option<ToolAccess> {

@@ -5,6 +5,7 @@ use jiff::tz::TimeZone;
 use super::ical::{CalendarEvent, CalendarObject, CalendarProperty, DateOrTime, parse_date_or_time};
 use super::recurrence::describe_recurrence;
 use crate::sanitize::{sanitize_line, sanitize_text, truncate};
+use crate::text::beginning;
 
 /// Longest line of the description in bytes.
 const MAX_LINE: usize = 500;
@@ -140,5 +141,5 @@ fn describe_person(property: &CalendarProperty) -> String {
 }
 
 fn shorten(text: &str) -> String {
-    text[..text.floor_char_boundary(MAX_LINE)].to_owned()
+    beginning(text, MAX_LINE).to_owned()
 }

@@ -316,5 +316,5 @@ fn a_command_above_a_quotation_stands_alone() {
         }
     }
     let path = "/etc/hosts is wrong:\n\n> 127.0.0.1";
-    assert_eq!(strip_quotes(path, false, false).text, path, "a path is no command");
+    assert_eq!(strip_quotes(path, false, false).text, path, "a path is not a command");
 }

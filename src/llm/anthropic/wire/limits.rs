@@ -13,9 +13,9 @@ const LONGEST: u32 = 64_000;
 /// The lengths of a request, in tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct RequestLimits {
-    /// The most tokens of reasoning and answer together.
+    /// The maximum number of tokens of reasoning and answer together.
     pub max_tokens: u32,
-    /// The most tokens of reasoning; `None` if the model does not reason.
+    /// The maximum number of tokens of reasoning; `None` if the model does not reason.
     pub thinking: Option<u32>,
 }
 

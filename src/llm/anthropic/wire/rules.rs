@@ -53,7 +53,7 @@ fn rule_of_the_whole(body: &Value, messages: &[Value]) -> Option<String> {
     } else if !(1..=4).contains(&marks) {
         "there is something to keep, and at most four marks"
     } else if text.contains("\"tool_use\"") && body["tools"].as_array().is_none_or(Vec::is_empty) {
-        "calls stand beside tools"
+        "calls stand next to tools"
     } else if body["max_tokens"].as_u64().is_none_or(|tokens| tokens == 0) {
         "there is a longest answer"
     } else if budget.is_some_and(|budget| budget < 1_024 || budget >= body["max_tokens"].as_u64().unwrap_or(0)) {

@@ -275,13 +275,15 @@ impl<'a> MessageWriter<'a, '_> {
             (ReasoningEcho::AsSent, Some(own)) => {
                 answer.reasoning_details = details(own).collect();
                 if answer.reasoning_details.is_empty() {
-                    answer.think(own.field.parse().ok(), text);
+                    answer.push_reasoning(own.field.parse().ok(), text);
                 }
             }
             (ReasoningEcho::Always(ReasoningField::Details), Some(own)) => {
                 answer.reasoning_details = details(own).collect();
             }
-            (ReasoningEcho::Always(field), _) if !calls.is_empty() => answer.think(Some(field), text.or(Some(BLANK))),
+            (ReasoningEcho::Always(field), _) if !calls.is_empty() => {
+                answer.push_reasoning(Some(field), text.or(Some(BLANK)));
+            }
             _ => {}
         }
         answer
@@ -330,7 +332,7 @@ impl<'a> MessageWriter<'a, '_> {
 }
 
 impl<'a> SentAnswer<'a> {
-    fn think(&mut self, field: Option<ReasoningField>, text: Option<&'a str>) {
+    fn push_reasoning(&mut self, field: Option<ReasoningField>, text: Option<&'a str>) {
         match field {
             Some(ReasoningField::Content) => self.reasoning_content = text,
             Some(ReasoningField::Plain) => self.reasoning = text,

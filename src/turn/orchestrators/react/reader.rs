@@ -7,7 +7,7 @@ use super::input::{JsonInput, read_json};
 use super::marker::{self, MarkerKind, MarkerMatch};
 use crate::chat::{ToolCall, ToolSpec};
 
-/// The most calls of one answer; further ones are ignored.
+/// The maximum number of calls of one answer; further ones are ignored.
 const MOST_CALLS: usize = 32;
 /// The number of bytes without a marker that are held back before they are shown as the answer.
 const HELD: usize = 300;

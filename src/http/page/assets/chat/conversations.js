@@ -115,7 +115,7 @@ export async function load(key) {
 
 const getInTime = (path) => api.get(path, { signal: AbortSignal.timeout(REQUEST_TIMEOUT) });
 
-/** A session without a message yet is no error. */
+/** A session without a message yet is not an error. */
 const ifMissing = (instead) => (error) => {
   if (error.status === 404) return instead;
   throw error;
@@ -176,7 +176,7 @@ function removeTurn(key, id) {
 }
 
 /**
- * Sends a message. It is on the screen at once, under an id that this page made, so that a second try is no second message.
+ * Sends a message. It is on the screen at once, under an id that this page made, so that a second try is not a second message.
  * @param {string | null} key the session; null begins a new chat
  * @param {{content: string, attachments: import("./turns.js").Attachment[], agent?: string, model?: string, replaces?: string, shown?: string}} message
  * `replaces` is the last turn, which is asked again; `shown` is what the page shows of an answer

@@ -5,7 +5,7 @@
 
 use serde_json::{Value, json};
 
-use super::{MemoryKind, MemoryOrigin, MemorySource, NewMemoryEntry, Owner};
+use super::{MemoryKind, MemoryOrigin, MemoryOwner, MemorySource, NewMemoryEntry};
 use crate::text::{is_han_or_kana, is_sentence_mark, narrow, one_line, sentences, truncate};
 
 /// The confidence in a statement, and in a preference for a programming language that the text only likes or uses.
@@ -17,7 +17,7 @@ const MAX_MESSAGE_CHARS: usize = 600;
 const VALUE_CHARS: usize = 40;
 /// The longest excerpts of a request and of its result in a task, in characters.
 const TASK_CHARS: usize = 200;
-/// The most tools that a task names.
+/// The maximum number of tools that a task names.
 const MAX_TASK_TOOLS: usize = 20;
 
 /// The kind of statement that a clause begins.
@@ -97,7 +97,7 @@ const NOT_PLACES_ZH: [&str; 28] = [
 const SURNAMES: &str = "王李张刘陈杨黄赵吴周徐孙马朱胡郭何林高罗郑梁谢宋唐许韩冯邓曹彭曾肖田董袁潘蒋蔡余杜叶程苏魏吕丁任沈姚卢姜崔钟谭陆汪范金石\
 廖贾夏韦付方邹熊孟秦邱江尹薛闫段雷侯龙史陶黎贺顾毛郝龚邵万钱严覃武戴莫孔向汤";
 const LONG_SURNAMES: [&str; 6] = ["欧阳", "司马", "上官", "诸葛", "夏侯", "皇甫"];
-/// Words that begin with a surname but are no names.
+/// Words that begin with a surname but are not names.
 const NOT_NAMES_ZH: [&str; 14] =
     ["马上", "方便", "高兴", "高声", "小心", "小声", "小点", "老是", "老实", "大声", "大家", "大点", "大概", "去"];
 const TITLES_ZH: [&str; 10] = ["老师", "先生", "女士", "小姐", "同学", "医生", "博士", "总", "哥", "姐"];
@@ -264,7 +264,7 @@ fn is_surname(c: char) -> bool {
 }
 
 /// Returns the facts that a message states about its writer, as memories.
-pub fn as_preferences(text: &str, owner: &Owner, source: &MemorySource) -> Vec<NewMemoryEntry> {
+pub fn as_preferences(text: &str, owner: &MemoryOwner, source: &MemorySource) -> Vec<NewMemoryEntry> {
     let new = |(name, text, confidence)| NewMemoryEntry {
         name,
         source: Some(source.clone()),
@@ -290,7 +290,7 @@ pub struct FinishedTurn<'a> {
 pub fn task_of<'a>(
     done: FinishedTurn<'_>,
     tools: impl Iterator<Item = &'a str>,
-    owner: &Owner,
+    owner: &MemoryOwner,
     source: &MemorySource,
 ) -> Option<NewMemoryEntry> {
     const MEMORY_TOOLS: [&str; 4] = ["remember", "recall", "forget", "search_history"];
@@ -400,7 +400,7 @@ mod tests {
         let source = MemorySource { session: "s".to_owned(), seq: None, turn: None };
         let task = |success, tools: &[&str]| {
             let done = FinishedTurn { input: "do\nit", result: "done", success, agent: "a/b" };
-            task_of(done, tools.iter().copied(), &Owner::gateway(), &source)
+            task_of(done, tools.iter().copied(), &MemoryOwner::gateway(), &source)
         };
         for (success, tools, expected) in [
             (true, &[][..], None),

@@ -40,7 +40,7 @@ pub fn check<'a>(messages: impl IntoIterator<Item = &'a ChatMessage>) -> Result<
             match open.split_first() {
                 Some((call, rest)) if call.id == *call_id => open = rest,
                 Some((call, _)) => return flaw(&format!("answers {call_id:?} where {:?} is next", call.id)),
-                None => return flaw(&format!("answers {call_id:?}, which is no open call")),
+                None => return flaw(&format!("answers {call_id:?}, which is not an open call")),
             }
             before = Some(role);
             continue;
@@ -115,14 +115,14 @@ impl HistoryRepairer {
             ChatMessage::Tool { call_id, content, images, .. } => self.answer(&call_id, content, images),
             ChatMessage::Assistant { ref content, ref tool_calls, .. } => {
                 if !(tool_calls.is_empty() && is_blank(content)) {
-                    self.speak(message);
+                    self.push_message(message);
                 }
             }
         }
     }
 
     /// Adds a message of the model, with a place for the result of each call.
-    fn speak(&mut self, mut message: ChatMessage) {
+    fn push_message(&mut self, mut message: ChatMessage) {
         let ChatMessage::Assistant { content, tool_calls, .. } = &mut message else { return };
         match self.out.last() {
             None => self.out.push(ChatMessage::user(NOT_SHOWN)),
@@ -194,7 +194,7 @@ mod tests {
                     tool_calls: ids.chars().map(call).collect(),
                 },
                 "r" => ChatMessage::tool(ids, "x", format!("result {ids}")),
-                other => panic!("{other:?} is no kind of message"),
+                other => panic!("{other:?} is not a kind of message"),
             }
         };
         script.split_whitespace().map(|word| Arc::new(message(word))).collect()
@@ -235,15 +235,15 @@ mod tests {
             ("u cab ra rb ccd rc rd t u", "", "u ca,b ra rb cc,d rc rd t u"),
             ("", "there is no message", "(empty)"),
             ("t u", "message 0 (assistant): is the first", "(before) t u"),
-            ("ra u", "message 0 (tool): answers \"a\", which is no open call", "u"),
-            ("ra rb t u", "message 0 (tool): answers \"a\", which is no open call", "(before) t u"),
+            ("ra u", "message 0 (tool): answers \"a\", which is not an open call", "u"),
+            ("ra rb t u", "message 0 (tool): answers \"a\", which is not an open call", "(before) t u"),
             ("u ca", "the end: \"a\" has no result", "u ca ra=none"),
             ("u ca u", "message 2 (user): comes before the result of \"a\"", "u ca ra=none u"),
             ("u ca u ra", "message 2 (user): comes before the result of \"a\"", "u ca ra u"),
             ("u cab rb ra", "message 2 (tool): answers \"b\" where \"a\" is next", "u ca,b ra rb"),
             ("u cab ra cc rb rc", "message 3 (assistant): comes before the result of \"b\"", "u ca,b ra rb cc rc"),
-            ("u ca ra ra", "message 3 (tool): answers \"a\", which is no open call", "u ca ra"),
-            ("u ca ra rb", "message 3 (tool): answers \"b\", which is no open call", "u ca ra"),
+            ("u ca ra ra", "message 3 (tool): answers \"a\", which is not an open call", "u ca ra"),
+            ("u ca ra rb", "message 3 (tool): answers \"b\", which is not an open call", "u ca ra"),
             ("u caa ra ra", "message 1 (assistant): the id \"a\" is empty or not the only one", "u ca,a_2 ra ra_2=a"),
             (
                 "u ca ra t u ca ra",

@@ -1,6 +1,6 @@
 //! The people who read the answer of a turn.
 
-use super::{Identities, Owner};
+use super::{Identities, MemoryOwner};
 use crate::bus::ReplyTarget;
 use crate::origin::TurnOrigin;
 use crate::store::messages::Ownership;
@@ -11,8 +11,10 @@ pub struct AnsweredTurn<'a> {
     pub session: &'a str,
     /// Others have written in the session.
     pub is_shared: bool,
-    /// The channel and the chat of the message.
-    pub place: (&'a str, &'a str),
+    /// The channel of the message.
+    pub channel: &'a str,
+    /// The chat of the message.
+    pub chat_id: &'a str,
     pub origin: &'a TurnOrigin,
 }
 
@@ -26,7 +28,7 @@ impl AnsweredTurn<'_> {
     pub fn is_read_by_others(
         &self,
         connection: &Connection,
-        person: Option<&Owner>,
+        person: Option<&MemoryOwner>,
         identities: &Identities,
     ) -> Result<bool, StoreError> {
         let is_sent_to_others = self.origin.settings.is_read_by_others;
@@ -36,7 +38,7 @@ impl AnsweredTurn<'_> {
         if !self.origin.runs_for_job_or_agent() {
             return Ok(false);
         }
-        let chat = ReplyTarget::resolve(connection, self.session, self.place, self.origin)?;
+        let chat = ReplyTarget::resolve(connection, self.session, (self.channel, self.chat_id), self.origin)?;
         let Ownership { owner, is_shared } = ownership::of_session(connection, chat.session.as_str())?;
         let is_shared = is_shared || identities.is_read_by_token(chat.session.as_str(), person);
         Ok(is_shared || owner.is_some_and(|owner| person.is_none_or(|person| person.as_str() != owner)))
@@ -96,7 +98,7 @@ mod tests {
                 metadata: serde_json::Map::new(),
                 report: Box::default(),
             });
-            let (ann, owner) = (Owner::sender("webhook:in", "ann"), Owner::gateway());
+            let (ann, owner) = (MemoryOwner::sender("webhook:in", "ann"), MemoryOwner::gateway());
             for (what, row, owner, expected) in [
                 ("a group", row("webhook:in:group", TurnCause::Person, Trust::Known)?, &ann, true),
                 ("a copied reply", row_of("webhook:in:ann", copied, Trust::Known)?, &ann, true),
@@ -111,9 +113,10 @@ mod tests {
                 ("one in a group", row("webhook:in:group", TurnCause::Heartbeat, Trust::Owner)?, &owner, true),
                 ("where nobody wrote", row("webhook:in:new", job("webhook:in:new"), Trust::Owner)?, &owner, false),
             ] {
-                let (place, origin) = ((&*row.channel, &*row.chat_id), &TurnOrigin::parse(&row.origin));
+                let origin = &TurnOrigin::parse(&row.origin);
                 let is_shared = ownership::of_session(connection, &row.session)?.is_shared;
-                let turn = AnsweredTurn { session: &row.session, is_shared, place, origin };
+                let (session, channel, chat_id) = (&*row.session, &*row.channel, &*row.chat_id);
+                let turn = AnsweredTurn { session, is_shared, channel, chat_id, origin };
                 let is_read = turn.is_read_by_others(connection, Some(owner), &Identities::default())?;
                 assert_eq!(is_read, expected, "{what}");
             }

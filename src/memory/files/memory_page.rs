@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::memory::Owner;
+use crate::memory::MemoryOwner;
 use crate::text::one_line;
 
 /// A bullet, with the lines that belong to it.
@@ -11,7 +11,7 @@ pub struct Bullet {
     /// The range of its whole lines, in bytes.
     pub range: Range<usize>,
     /// The owner that the heading above it names.
-    pub owner: Owner,
+    pub owner: MemoryOwner,
     /// The text on one line, without the bullet mark.
     pub text: String,
 }
@@ -22,7 +22,7 @@ const PRIVATE: [&str; 2] = ["Private", "私人"];
 
 /// Returns the bullets of a text, in order, without those in code and in comments. `owner_of` returns the owner that a name in
 /// a heading means.
-pub fn parse_bullets(text: &str, owner_of: impl Fn(&str) -> Owner) -> Vec<Bullet> {
+pub fn parse_bullets(text: &str, owner_of: impl Fn(&str) -> MemoryOwner) -> Vec<Bullet> {
     parse(text, owner_of).0
 }
 
@@ -44,28 +44,29 @@ pub fn remove_ranges(text: &str, ranges: &[Range<usize>]) -> String {
 /// gateway's owner stays last, so that the owner can append a bullet at the end of the file.
 pub fn insert_bullets(
     text: &str,
-    owner: &Owner,
+    owner: &MemoryOwner,
     more: &[String],
     heading: &str,
-    owner_of: impl Fn(&str) -> Owner,
+    owner_of: impl Fn(&str) -> MemoryOwner,
 ) -> String {
     if more.is_empty() {
         return text.to_owned();
     }
     let eol = if text.contains("\r\n") { "\r\n" } else { "\n" };
     let (bullets, headings) = parse(text, owner_of);
-    let heading_of = |owner: &Owner| headings.iter().find(|heading| heading.0 == *owner).map(|heading| &heading.1);
+    let heading_of =
+        |owner: &MemoryOwner| headings.iter().find(|heading| heading.0 == *owner).map(|heading| &heading.1);
     let last = bullets.iter().rfind(|bullet| bullet.owner == *owner).map(|bullet| bullet.range.end);
     let lines: String = more.iter().map(|line| format!("- {line}{eol}")).collect();
     let section = format!("## {heading}{eol}{eol}{lines}");
     let (at, lines) = match (last, heading_of(owner)) {
         (Some(at), _) => (at, lines),
         (None, Some(own)) => (own.end, format!("{eol}{lines}")),
-        (None, None) if *owner == Owner::everyone() => match headings.first() {
+        (None, None) if *owner == MemoryOwner::everyone() => match headings.first() {
             Some((_, first)) => (first.start, format!("{lines}{eol}")),
             None => (text.len(), format!("{eol}{lines}")),
         },
-        (None, None) => match heading_of(&Owner::gateway()).filter(|_| *owner != Owner::gateway()) {
+        (None, None) => match heading_of(&MemoryOwner::gateway()).filter(|_| *owner != MemoryOwner::gateway()) {
             Some(private) => (private.start, format!("{section}{eol}")),
             None => (text.len(), format!("{eol}{section}")),
         },
@@ -76,10 +77,10 @@ pub fn insert_bullets(
 }
 
 /// Returns the bullets, and the headings of private sections.
-fn parse(text: &str, owner_of: impl Fn(&str) -> Owner) -> (Vec<Bullet>, Vec<(Owner, Range<usize>)>) {
+fn parse(text: &str, owner_of: impl Fn(&str) -> MemoryOwner) -> (Vec<Bullet>, Vec<(MemoryOwner, Range<usize>)>) {
     let mut bullets: Vec<Bullet> = Vec::new();
-    let mut headings: Vec<(Owner, Range<usize>)> = Vec::new();
-    let mut owner = Owner::everyone();
+    let mut headings: Vec<(MemoryOwner, Range<usize>)> = Vec::new();
+    let mut owner = MemoryOwner::everyone();
     let (mut fence, mut is_comment, mut is_open) = (None::<&str>, false, false);
     let mut at = 0;
     for line in text.split_inclusive('\n') {
@@ -99,7 +100,7 @@ fn parse(text: &str, owner_of: impl Fn(&str) -> Owner) -> (Vec<Bullet>, Vec<(Own
             is_comment = !words.contains("-->");
         } else if words.starts_with('#') {
             if let Some(name) = private_heading(words.trim_matches(['#', ' '])) {
-                owner = if name.is_empty() { Owner::gateway() } else { owner_of(name) };
+                owner = if name.is_empty() { MemoryOwner::gateway() } else { owner_of(name) };
                 headings.push((owner.clone(), range));
             }
         } else if let Some(text) = bullet_text(words) {
@@ -114,7 +115,7 @@ fn parse(text: &str, owner_of: impl Fn(&str) -> Owner) -> (Vec<Bullet>, Vec<(Own
     (bullets, headings)
 }
 
-/// Returns the owner that a heading names: empty for the gateway's owner, `None` if it is no private heading.
+/// Returns the owner that a heading names: empty for the gateway's owner, `None` if it is not a private heading.
 fn private_heading(title: &str) -> Option<&str> {
     let rest = PRIVATE.iter().find_map(|word| {
         let (start, rest) = title.split_at_checked(word.len())?;
@@ -141,8 +142,8 @@ mod tests {
     const PAGE: &str = "# Memory\r\n\r\nHello\r\n- one\r\n  goes on\r\n* two\r\n<!-- - none\r\n- none -->\r\n```\r\n- none\r\n```\r\n\
                         ## private\r\n\r\n- three\r\n\r\nafter";
 
-    fn owner_of(name: &str) -> Owner {
-        Owner::named(name)
+    fn owner_of(name: &str) -> MemoryOwner {
+        MemoryOwner::named(name)
     }
 
     #[test]
@@ -152,12 +153,12 @@ mod tests {
         );
         let found: Vec<_> =
             parse_bullets(&page, owner_of).into_iter().map(|bullet| (bullet.text, bullet.owner)).collect();
-        let (ann, bob) = (Owner::named("ann"), Owner::named("bob"));
+        let (ann, bob) = (MemoryOwner::named("ann"), MemoryOwner::named("bob"));
         let expected = [
-            ("one goes on", Owner::everyone()),
-            ("two", Owner::everyone()),
-            ("three", Owner::gateway()),
-            ("four", Owner::gateway()),
+            ("one goes on", MemoryOwner::everyone()),
+            ("two", MemoryOwner::everyone()),
+            ("three", MemoryOwner::gateway()),
+            ("four", MemoryOwner::gateway()),
             ("five", ann),
             ("six", bob.clone()),
             ("seven", bob),
@@ -175,7 +176,7 @@ mod tests {
             remove_ranges(PAGE, &[all[0].range.clone(), all[2].range.clone()]),
             PAGE.replace("- one\r\n  goes on\r\n", "").replace("- three\r\n", "")
         );
-        let (everyone, own, ann) = (Owner::everyone(), Owner::gateway(), Owner::named("ann"));
+        let (everyone, own, ann) = (MemoryOwner::everyone(), MemoryOwner::gateway(), MemoryOwner::named("ann"));
         let more = insert_bullets(PAGE, &everyone, &["four".to_owned()], "", owner_of);
         let more = insert_bullets(&more, &own, &["five".to_owned()], "Private", owner_of);
         let expected = PAGE.replace("* two\r\n", "* two\r\n- four\r\n").replace("- three\r\n", "- three\r\n- five\r\n");
