@@ -98,7 +98,7 @@ pub struct Attachment {
     /// Size in bytes.
     pub size: u64,
     /// The SHA-256 of the bytes in hexadecimal, for a file that is sent: the channel sends the copy in `OutgoingFiles`.
-    /// Empty for a file that arrived with a message.
+    /// Also set for an upload of the page, whose file must not change. Empty for any other file that arrived with a message.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub digest: String,
 }

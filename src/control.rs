@@ -277,8 +277,21 @@ async fn parse_answer<T: DeserializeOwned>(response: Response) -> anyhow::Result
     let error: Value = serde_json::from_slice(&body).unwrap_or_default();
     match error.pointer("/error/message").and_then(Value::as_str) {
         Some(message) => Err(anyhow!("{message}")),
+        None if error["parts"].is_object() => {
+            Err(anyhow!("the gateway is not ready: {}", failed_parts(&error["parts"])))
+        }
         None => Err(anyhow!("the gateway answered {status}")),
     }
+}
+
+/// Returns the parts of an answer of `/readyz` that are not ready, with their states.
+fn failed_parts(parts: &Value) -> String {
+    let channels = parts["channels"].as_object().into_iter().flatten();
+    let channels = channels.map(|(name, state)| (format!("channel {name}"), state));
+    let all = [("intake".to_owned(), &parts["intake"])].into_iter().chain(channels);
+    let states = all.filter_map(|(name, state)| Some((name, state.as_str()?)));
+    let failed = states.filter(|(_, state)| !matches!(*state, "ok" | "stopped"));
+    failed.map(|(name, state)| format!("{name}: {state}")).collect::<Vec<_>>().join("; ")
 }
 
 /// Parses the answer to a message, or the refusal that it means.

@@ -1,5 +1,7 @@
 //! Access to the page: logins, cookies, one-time codes, and tokens with a scope.
 
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use reqwest::{Method, redirect};
@@ -8,7 +10,7 @@ use serde_json::{Value, json};
 use crate::support::gateway::http_client;
 use crate::support::invariants::wait_settled;
 use crate::support::page::PageClient;
-use crate::support::{Gate, Gateway, Model, Reply, Setup, until};
+use crate::support::{Gate, Gateway, Model, Reply, Setup, files_below, until};
 
 async fn code_of(answer: reqwest::Response) -> (u16, String) {
     let status = answer.status().as_u16();
@@ -21,6 +23,44 @@ async fn token(gateway: &Gateway, name: &str, scope: &str) -> String {
     let added = gateway.run(&["tokens", "add", name, "--scope", scope]).await;
     assert_eq!(added.code, Some(0), "{added:?}");
     added.stdout.trim().to_owned()
+}
+
+/// A command of the agent can replace an upload in the workspace. The page shows the file that was uploaded, or none.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_upload_leads_to_no_other_file() {
+    let gateway = Gateway::start(Setup::new()).await;
+    let page = PageClient::login(&gateway, &token(&gateway, "ann", "chat").await).await;
+    let memory = gateway.workspace().join("memory");
+    std::fs::create_dir_all(&memory).unwrap();
+    std::fs::write(memory.join("MEMORY.md"), "private").unwrap();
+    for change in ["none", "text", "link", "folder", "second name"] {
+        let upload = page.request(Method::POST, "/api/files?name=MEMORY.md").body(change.to_owned()).send();
+        let id = upload.await.unwrap().json::<Value>().await.unwrap()["id"].as_str().unwrap().to_owned();
+        let file = find_file(&gateway.workspace().join("page"), change);
+        let folder = file.parent().unwrap();
+        match change {
+            "text" => std::fs::write(&file, "changed").unwrap(),
+            "link" | "second name" => {
+                std::fs::remove_file(&file).unwrap();
+                let target = memory.join("MEMORY.md");
+                if change == "link" { symlink(target, &file) } else { std::fs::hard_link(target, &file) }.unwrap();
+            }
+            "folder" => {
+                std::fs::remove_dir_all(folder).unwrap();
+                symlink(&memory, folder).unwrap();
+            }
+            _ => {}
+        }
+        let answer = page.request(Method::GET, &format!("/api/files/{id}")).send().await.unwrap();
+        assert_eq!(answer.status().as_u16(), if change == "none" { 200 } else { 410 }, "{change}");
+        assert!(!answer.text().await.unwrap().contains("private"), "{change}");
+    }
+}
+
+/// Returns the file below `folder` that contains `text` alone.
+fn find_file(folder: &Path, text: &str) -> PathBuf {
+    let find = |path: &PathBuf| std::fs::read_to_string(path).is_ok_and(|found| found == text);
+    files_below(folder).into_iter().find(find).expect("the upload")
 }
 
 #[tokio::test(flavor = "multi_thread")]

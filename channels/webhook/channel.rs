@@ -10,7 +10,7 @@ use reqwest::header::{CONTENT_TYPE, HeaderMap};
 use reqwest::{Client, Method, Response, StatusCode, Url, redirect};
 use uuid::Uuid;
 
-use super::config::{Verify, WebhookConfig};
+use super::config::WebhookConfig;
 use super::request_parser::RequestParser;
 use super::routes::{self, WebhookEndpoint};
 use super::verify::{HEADER_ID, HEADER_SIGNATURE, HEADER_TIMESTAMP, SigningKey};
@@ -57,7 +57,7 @@ impl Webhook {
             RequestParser::new(name, &config, listens_on_loopback).map_err(|reason| fault(&reason))?.trusting(lists);
         let callback = match &config.callback_url {
             Some(url) => {
-                let key = callback_key(&config).map_err(|reason| fault(&reason))?;
+                let key = config.callback_key().map_err(|(key, reason)| fault(&format!("`{key}`: {reason}")))?;
                 Some(Callback::new(url, key).map_err(|reason| fault(&format!("callback_url: {reason}")))?)
             }
             None => None,
@@ -141,20 +141,6 @@ async fn check_callback(callback: Option<&Callback>) -> Finding {
             "start the receiver, or set callback_url to where it is; replies wait meanwhile",
         ),
     }
-}
-
-/// Returns the key that signs callbacks: `callback_secret`, or else `secret`. Without either, callbacks are not signed.
-fn callback_key(config: &WebhookConfig) -> Result<Option<SigningKey>, String> {
-    let (key, name) = match (&config.callback_secret, &config.secret) {
-        (Some(secret), _) => (SigningKey::of_any(secret), "callback_secret"),
-        // The callers' own key, in the same encoding.
-        (None, Some(secret)) if config.verify == Verify::Standard => (SigningKey::standard(secret), "secret"),
-        // Stripe's secrets also begin with `whsec_` but are not base64.
-        (None, Some(secret)) if config.verify == Verify::Stripe => (SigningKey::of_text(secret), "secret"),
-        (None, Some(secret)) => (SigningKey::of_any(secret), "secret"),
-        (None, None) => return Ok(None),
-    };
-    key.map(Some).map_err(|reason| format!("`{name}`: {reason}"))
 }
 
 const CALLBACK_CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -293,6 +279,7 @@ mod tests {
 
     use reqwest::header::RETRY_AFTER;
 
+    use super::super::config::Verify;
     use super::*;
     use crate::settings::Secret;
     use crate::trust::AllowList;

@@ -141,6 +141,32 @@ impl WebhookConfig {
         }
     }
 
+    /// Returns the key that signs callbacks: `callback_secret`, or else `secret`. Without either, callbacks are not signed.
+    ///
+    /// # Errors
+    /// The name of the setting that is not a key, and the reason.
+    pub(super) fn callback_key(&self) -> Result<Option<SigningKey>, (&'static str, String)> {
+        let (key, name) = match (&self.callback_secret, &self.secret) {
+            (Some(secret), _) => (SigningKey::of_any(secret), "callback_secret"),
+            // The callers' own key, in the same encoding.
+            (None, Some(secret)) if self.verify == Verify::Standard => (SigningKey::standard(secret), "secret"),
+            // Stripe's secrets also begin with `whsec_` but are not base64.
+            (None, Some(secret)) if self.verify == Verify::Stripe => (SigningKey::of_text(secret), "secret"),
+            (None, Some(secret)) => (SigningKey::of_any(secret), "secret"),
+            (None, None) => return Ok(None),
+        };
+        key.map(Some).map_err(|reason| (name, reason))
+    }
+
+    /// Returns the settings that cannot sign: the secret of the senders, or the key of callbacks.
+    fn unusable_keys(&self) -> impl Iterator<Item = &'static str> {
+        let is_set = |secret: &&Secret| !secret.expose().trim().is_empty();
+        let secret = self.secret.as_ref().filter(is_set).filter(|_| self.verify == Verify::Standard);
+        let of_senders = secret.and_then(|secret| SigningKey::standard(secret).err()).map(|_| "secret");
+        let of_callbacks = self.callback_url.as_ref().and_then(|_| self.callback_key().err()).map(|(key, _)| key);
+        of_senders.into_iter().chain(of_callbacks)
+    }
+
     /// Returns the faults that only this module detects. `name` is the webhook's name.
     pub fn faults(&self, name: &str) -> Vec<SettingFault> {
         let mut faults = Vec::new();
@@ -164,6 +190,10 @@ impl WebhookConfig {
         self.trust_faults(&mut fault);
         if self.max_body.0 == 0 || self.max_body > MOST_MAX_BODY {
             fault("max_body", format!("{} is out of range", self.max_body), "a size from \"1B\" to \"64MB\"");
+        }
+        for key in self.unusable_keys().filter(|_| self.enabled) {
+            let allowed = "\"whsec_\" and base64, or a reference to such a secret";
+            faults.push(SettingFault::new(&[key, "verify"], "the secret cannot sign: it is not base64", allowed));
         }
         faults
     }

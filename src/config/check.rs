@@ -171,7 +171,7 @@ impl ConfigChecker<'_> {
             self.url(&at("callback_url"), url);
         }
         if let Some(secret) = &hook.callback_secret {
-            self.signing(&[&at("callback_secret")], secret);
+            self.signing(&at("callback_secret"), secret);
         }
         if let Some(model) = &hook.model {
             self.model(&at("model"), model);
@@ -192,7 +192,6 @@ impl ConfigChecker<'_> {
             (_, Some(secret)) if secret.expose().trim().is_empty() => {
                 self.fault(&[&secret_key, &verify], "the secret is empty", "the secret of the sender");
             }
-            (Verify::Standard, Some(secret)) => self.signing(&[&secret_key, &verify], secret),
             (Verify::Bearer, Some(secret)) => self.sendable(&secret_key, secret),
             (_, Some(_)) => {}
             (how, None) => {
@@ -385,14 +384,14 @@ impl ConfigChecker<'_> {
         }
     }
 
-    /// Checks that a secret can sign. The first of `keys` is the key of the secret itself.
-    fn signing(&mut self, keys: &[&str], secret: &Secret) {
+    /// Checks that a secret has the characters of base64.
+    fn signing(&mut self, key: &str, secret: &Secret) {
         let text = secret.expose().strip_prefix("whsec_").unwrap_or(secret.expose());
         let base64 = |c: char| c.is_ascii_alphanumeric() || c == '+' || c == '/';
         let body = text.trim_end_matches('=');
         if body.is_empty() || !body.chars().all(base64) {
             self.fault(
-                keys,
+                &[key],
                 "the secret cannot sign: it is not base64",
                 "\"whsec_\" and base64, or a reference to such a secret",
             );

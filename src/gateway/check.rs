@@ -55,6 +55,12 @@ fn check_workspace(loaded: &LoadedConfig, home: &Home) -> Option<ConfigFault> {
     }
     let workspace = home.workspace(written);
     let found = real(&workspace)?;
+    if found.exists() && !found.is_dir() {
+        return fault(
+            format!("{} is not a folder", workspace.display()),
+            "a folder, or a path that does not exist yet",
+        );
+    }
     if is_system_folder(&found) {
         return fault(format!("{} is a folder of the system", workspace.display()), "a folder of its own");
     }
@@ -139,6 +145,9 @@ fn named_models(loaded: &LoadedConfig, models: &Models) -> Vec<(String, String, 
     let agents = config.agents.iter().filter(|(_, agent)| !agent.model.is_empty());
     named.extend(agents.map(|(name, agent)| check(join_key(&join_key("agents", name), "model"), &agent.model)));
     named.push(check("memory.model".to_owned(), &config.memory.model));
+    if !config.heartbeat.model.is_empty() {
+        named.push(check("heartbeat.model".to_owned(), &config.heartbeat.model));
+    }
     let (embeddings, postprocess) = (&config.memory.embeddings, &config.tools.postprocess);
     if !embeddings.model.is_empty() {
         named.push(check_embedder("memory.embeddings.model", &embeddings.model, embeddings.dimensions));

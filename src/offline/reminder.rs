@@ -153,7 +153,8 @@ fn has_other_time(note: &str, language: Language) -> bool {
 /// the time, or leads up to it, is not a note.
 fn time_and_note(text: &str, language: Language) -> Option<(TimeExpression, &str)> {
     let leading = |note_of: &dyn Fn(&str) -> Option<usize>| {
-        let ends = time::time_ends(text, language).into_iter().filter(|end| *end <= MAX_TIME);
+        let is_whole = |end: &usize| *end <= MAX_TIME && !splits_date(&text[..*end], &text[*end..], language);
+        let ends = time::time_ends(text, language).into_iter().filter(is_whole);
         ends.rev().find_map(|end| {
             let note = &text[end + note_of(&text[end..])?..];
             Some((time::parse(text[..end].trim()).ok()?, note))
@@ -193,6 +194,25 @@ fn time_and_note(text: &str, language: Language) -> Option<(TimeExpression, &str
         .or_else(|| leading(&joined))
         .or_else(|| trailing_time(text, language))
         .or_else(|| leading(&bare))
+}
+
+/// Returns true if a time ends with a day of a month and the rest begins with a month: `on the 5th, March`, 5日3月. The day before the
+/// month was read alone then.
+fn splits_date(when: &str, rest: &str, language: Language) -> bool {
+    match language {
+        Language::En => {
+            let when = when.trim_end().to_ascii_lowercase();
+            let number = ["st", "nd", "rd", "th"].iter().find_map(|end| when.strip_suffix(end));
+            let is_day = number.is_some_and(|number| number.ends_with(|c: char| c.is_ascii_digit()));
+            is_day && time::starts_with_period(rest.trim_start_matches([' ', ',']))
+        }
+        Language::Zh => {
+            let month = rest
+                .trim_start()
+                .trim_start_matches(|c: char| c.is_ascii_digit() || "一二三四五六七八九十".contains(c));
+            when.trim_end().ends_with(['日', '号']) && month.len() < rest.trim_start().len() && month.starts_with('月')
+        }
+    }
 }
 
 /// Returns true if an English text after a time begins with words that continue the time: its zone or place, or a span of days.

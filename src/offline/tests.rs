@@ -343,6 +343,8 @@ fn english() {
             ),
             ("remind me on February 30 to rest", "there is no such date"),
             ("remind me this month on the 31st to rest", "there is no such date"),
+            ("remind me on the 31st February to rest", "not understood"),
+            ("remind me on the 5th, March 2027, to file taxes", "not understood"),
             ("remind me today at 9 to plan", "already passed"),
             ("remind me to plan", "When? For example: remind me in 10 minutes to plan"),
             ("remind me yesterday to call", r#"not understood: "yesterday to call". Say one time"#),
@@ -366,6 +368,8 @@ fn chinese() {
         ALL,
         &[
             ("你好", "离线应答器：一套规则，不是语言模型"),
+            ("提醒我5日3月9点报税", "没有听懂"),
+            ("提醒我31号2月开会", "没有听懂"),
             ("您好呀！", "OPENAI_API_KEY"),
             ("你是谁？", "不是语言模型"),
             ("帮助", "- 列出文件 · 列出 notes 里的文件"),

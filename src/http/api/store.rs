@@ -182,7 +182,10 @@ async fn clear(state: &AppState, key: &str) -> ApiResult {
     let is_error = |done: &MessageState| done.reply.as_ref().is_some_and(|reply| reply.error.is_some());
     if done.is_none_or(|done| done.status != MessageStatus::Done || is_error(&done)) {
         state.bus.cancel_message(id).await?;
-        let busy = format!("session {key} is busy and was not cleared within {WAIT_LIMIT:?}");
+        let busy = match state.bus.intake_fault() {
+            Some(reason) => format!("session {key} was not cleared: {reason}"),
+            None => format!("session {key} is busy and was not cleared within {WAIT_LIMIT:?}"),
+        };
         return Err(HttpError::new(StatusCode::SERVICE_UNAVAILABLE, "busy", busy));
     }
     Ok(Json(sessions::cleared(key)))

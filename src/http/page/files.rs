@@ -1,6 +1,8 @@
 //! Files that the page uploads and shows.
 
+use std::fs::File;
 use std::io::{self, ErrorKind, Read};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path as FilePath;
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +14,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use cap_std::ambient_authority;
-use cap_std::fs::{Dir, OpenOptions, OpenOptionsExt};
+use cap_std::fs::Dir;
 use daoyou_channels::attachment_folder::{AttachmentFolder, IncomingFile};
 use daoyou_channels::outgoing::digest_of;
 use daoyou_channels::text::truncate;
@@ -25,6 +27,7 @@ use uuid::Uuid;
 
 use super::channel::PAGE_CHANNEL;
 use crate::bus::OutboundBody;
+use crate::guard::open_beneath_on_any_mount;
 use crate::http::access::Principal;
 use crate::http::api::response::run_detached;
 use crate::http::error::internal;
@@ -82,7 +85,8 @@ async fn save_upload(
         let folder = AttachmentFolder::open(&workspace, PAGE_CHANNEL)?;
         let session = SessionKey::of_chat(PAGE_CHANNEL, &owner);
         let file = IncomingFile { name, media_type, bytes: body.to_vec() };
-        Ok(folder.save(&session, &id.to_string(), &[file], "")?.attachments.pop())
+        let saved = folder.save(&session, &id.to_string(), &[file], "")?.attachments.pop();
+        Ok(saved.map(|saved| Attachment { digest: digest_of(&body), ..saved }))
     });
     let saved = saved.await.map_err(|_| internal())?.map_err(|error| {
         tracing::error!(%error, "an upload could not be saved");
@@ -122,8 +126,12 @@ fn media_type_of(headers: &HeaderMap, bytes: &[u8]) -> String {
 
 /// Deletes an upload that has no record. It blocks.
 fn remove_upload(workspace: &FilePath, path: &str) {
-    let removed = Dir::open_ambient_dir(workspace, ambient_authority()).and_then(|folder| folder.remove_file(path));
-    if let Err(error) = removed
+    let remove = |path: &FilePath| {
+        let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else { return Ok(()) };
+        let folder = open_in_workspace(workspace, folder, OFlags::DIRECTORY)?;
+        Dir::from_std_file(folder).remove_file(name)
+    };
+    if let Err(error) = remove(FilePath::new(path))
         && error.kind() != ErrorKind::NotFound
     {
         tracing::warn!(path, %error, "an upload could not be deleted");
@@ -338,6 +346,7 @@ async fn download(
 
 /// Reads a file of a message. It blocks.
 fn read_attachment(folders: &FileFolders, attachment: &Attachment) -> io::Result<Vec<u8>> {
+    // A file that came by another channel, or an upload from before digests were recorded.
     if attachment.digest.is_empty() {
         return read_below(&folders.workspace, &attachment.path);
     }
@@ -352,15 +361,18 @@ fn read_attachment(folders: &FileFolders, attachment: &Attachment) -> io::Result
     })
 }
 
-/// Reads a regular file of the workspace. A link cannot lead out of the workspace.
+/// Opens a path of the workspace without following links: a command of the agent could lead the gateway into a private folder by one.
+fn open_in_workspace(workspace: &FilePath, path: &FilePath, flags: OFlags) -> io::Result<File> {
+    let workspace = Dir::open_ambient_dir(workspace, ambient_authority())?;
+    Ok(open_beneath_on_any_mount(&workspace, path, OFlags::RDONLY | flags)?.into())
+}
+
+/// Reads a regular file of the workspace that has no second name.
 fn read_below(workspace: &FilePath, path: &str) -> io::Result<Vec<u8>> {
-    let folder = Dir::open_ambient_dir(workspace, ambient_authority())?;
-    let mut options = OpenOptions::new();
-    options.read(true).custom_flags(OFlags::NONBLOCK.bits().cast_signed());
-    let file = folder.open_with(path, &options)?;
+    let file = open_in_workspace(workspace, FilePath::new(path), OFlags::NONBLOCK | OFlags::NOCTTY)?;
     let metadata = file.metadata()?;
-    if !metadata.is_file() {
-        return Err(io::Error::new(ErrorKind::InvalidInput, "it is not a regular file"));
+    if !metadata.is_file() || metadata.nlink() > 1 {
+        return Err(io::Error::new(ErrorKind::InvalidInput, "it is not a regular file with one name"));
     }
     let mut bytes = Vec::new();
     file.take(UPLOAD_LIMIT as u64 + 1).read_to_end(&mut bytes)?;
@@ -435,6 +447,12 @@ mod tests {
         assert_eq!(left, ["new", "used"]);
         let exists = |name: &str| workspace.join(path(name)).exists();
         assert_eq!(["unused", "used", "new"].map(exists), [false, true, true]);
+        // A link in the path of an upload leads to no other file.
+        fs::create_dir(workspace.join("memory")).unwrap();
+        fs::write(workspace.join("memory/kept"), "kept").unwrap();
+        std::os::unix::fs::symlink("../memory", workspace.join("page/link")).unwrap();
+        remove_upload(&workspace, "page/link/kept");
+        assert!(workspace.join("memory/kept").exists());
         store.close().await;
     }
 }
