@@ -4,7 +4,8 @@
 //! - `--quick`: few turns and one run, so the numbers are rough; writes nothing.
 //! - `--only PART`: measures one part; writes nothing.
 //! - `--set KEY=VALUE`: measures with this configuration value; writes nothing.
-//! - `--against PROGRAM --against-name NAME`: also measures starts, idling and speeds of another build, alternating between both.
+//! - `--against PROGRAM --against-name NAME`: also measures starts with an empty store, idling and speeds of another build, alternating
+//!   between both. Configuration keys that the other program does not know are left out for it.
 //! - `--growth MESSAGES`: one owner sends that many messages; prints a separate section.
 //! - `--tools`: measures the tools.
 //! - `--skills [--folder DIR]`: measures skills and MCP servers.
@@ -110,7 +111,7 @@ impl Bench {
         for (key, value) in settings() {
             setup = setup.set(&key, value);
         }
-        let gateway = Gateway::new(change(setup));
+        let gateway = Gateway::new(without_unknown_keys(change(setup)));
         Self { gateway, model, sink, latency }
     }
 
@@ -125,6 +126,28 @@ impl Bench {
 
     fn resident(&self) -> Vec<Figure> {
         vec![Figure::bytes(resident_bytes(self.gateway.pid()))]
+    }
+}
+
+/// Removes the keys that the program of `setup` does not know, if it is another one: an older program refuses them.
+fn without_unknown_keys(mut setup: Setup) -> Setup {
+    let Some(program) = setup.program.clone() else { return setup };
+    let home = tempfile::tempdir().expect("a temporary folder");
+    let file = home.path().join("config.toml");
+    loop {
+        std::fs::write(&file, setup.render(1)).expect("the folder is ours");
+        let mut check = std::process::Command::new(&program);
+        check.args(["config", "check", "--config"]).arg(&file).env("DAOYOU_HOME", home.path());
+        let checked = check.output().expect("the program starts");
+        // A fault is `FILE:LINE: KEY: unknown key; …`.
+        let faults = [checked.stdout, checked.stderr].concat();
+        let faults = String::from_utf8_lossy(&faults);
+        let places = faults.lines().filter_map(|line| Some(line.split_once(": unknown key")?.0));
+        let unknown: Vec<_> = places.filter_map(|place| Some(place.rsplit_once(": ")?.1)).collect();
+        if unknown.is_empty() {
+            return setup;
+        }
+        setup = unknown.into_iter().fold(setup, Setup::without);
     }
 }
 
@@ -302,6 +325,8 @@ async fn starts(bencher: &mut Bencher) {
             bencher.report.add(*program, row, vec![Figure::time("", taken)], "< 100 ms");
         }
     }
+    // Another program may have another format of the store, which cannot be filled here.
+    benches.retain(|(program, _)| *program == Program::This);
     for (_, bench) in &benches {
         fill::fill(&bench.gateway.database(), 1_000, stored / 1_000).expect("the store can be filled");
     }

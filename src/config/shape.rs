@@ -140,7 +140,7 @@ impl SettingShape {
 }
 
 /// Returns the path of the key that the unknown `name` in the table at `path` probably means: a very similar key of the same table,
-/// or else a key of the same name elsewhere, or else the most similar key of the table.
+/// or its only one that begins with this word, or else a key of the same name elsewhere, or else the most similar key of the table.
 pub(super) fn nearest_key(
     root: &SettingShape,
     path: &str,
@@ -152,7 +152,12 @@ pub(super) fn nearest_key(
         let known = keys.keys().map(|key| (key.as_str(), key));
         nearest::nearest(&name, known, nearest::BY_EDITS, least).map(|key| join_key(path, key))
     };
-    best(NEARLY_EQUAL).or_else(|| elsewhere(root, "", &name)).or_else(|| best(0.0))
+    let longer = || {
+        let begins = |key: &&String| key.strip_prefix(&name).is_some_and(|rest| rest.starts_with('_'));
+        let mut longer = keys.keys().filter(begins);
+        longer.next().filter(|_| longer.next().is_none()).map(|key| join_key(path, key))
+    };
+    best(NEARLY_EQUAL).or_else(longer).or_else(|| elsewhere(root, "", &name)).or_else(|| best(0.0))
 }
 
 /// Returns the element of `names` that `text` probably means, if one is similar enough.

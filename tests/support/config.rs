@@ -195,6 +195,15 @@ impl Setup {
         self
     }
 
+    /// Removes the key or table with this dotted path.
+    pub fn without(mut self, path: &str) -> Self {
+        let (tables, key) = path.rsplit_once('.').unwrap_or(("", path));
+        let names = tables.split('.').filter(|name| !name.is_empty());
+        let table = names.fold(&mut self.config, |table, name| table[name].as_table_mut().expect("a path of tables"));
+        table.remove(key).expect("a key that is set");
+        self
+    }
+
     /// Adds an environment variable.
     pub fn env(mut self, name: &str, value: &str) -> Self {
         self.env.insert(name.to_owned(), value.to_owned());
