@@ -6,6 +6,7 @@ use std::path::Path;
 use daoyou_channels::settings::join_key;
 
 use super::agents::load_agents;
+use crate::agent::AgentConfig;
 use crate::config::{ConfigFault, ConfigFaults, LoadedConfig};
 use crate::guard::resolve_links;
 use crate::home::{Home, is_system_folder};
@@ -55,7 +56,8 @@ fn check_workspace(loaded: &LoadedConfig, home: &Home) -> Option<ConfigFault> {
     }
     let workspace = home.workspace(written);
     let found = real(&workspace)?;
-    if found.exists() && !found.is_dir() {
+    let is_chosen = *written != AgentConfig::default().workspace;
+    if is_chosen && found.exists() && !found.is_dir() {
         return fault(
             format!("{} is not a folder", workspace.display()),
             "a folder, or a path that does not exist yet",

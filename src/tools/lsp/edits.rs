@@ -138,8 +138,8 @@ mod tests {
             ),
             (json!({"changes": many}), Err("more than 500 files")),
             (json!({"changes": {"file:///a": vec![one.clone(); 20_001]}}), Err("more than 20000 changes")),
-            (json!("x"), Err("not an edit")),
-            (json!({"changes": {"file:///a": [{}]}}), Err("not an edit")),
+            (json!("x"), Err("an invalid edit")),
+            (json!({"changes": {"file:///a": [{}]}}), Err("an invalid edit")),
         ] {
             match (file_edits(answer), expected) {
                 (Ok(files), Ok(expected)) => assert_eq!(files.len(), expected),
