@@ -42,12 +42,16 @@ async fn an_upload_leads_to_no_other_file() {
             "text" => std::fs::write(&file, "changed").unwrap(),
             "link" | "second name" => {
                 std::fs::remove_file(&file).unwrap();
-                let target = memory.join("MEMORY.md");
-                if change == "link" { symlink(target, &file) } else { std::fs::hard_link(target, &file) }.unwrap();
+                // A relative link stays in the workspace, so that nothing else refuses it.
+                let made = match change {
+                    "link" => symlink("../../../memory/MEMORY.md", &file),
+                    _ => std::fs::hard_link(memory.join("MEMORY.md"), &file),
+                };
+                made.unwrap();
             }
             "folder" => {
                 std::fs::remove_dir_all(folder).unwrap();
-                symlink(&memory, folder).unwrap();
+                symlink("../../memory", folder).unwrap();
             }
             _ => {}
         }
