@@ -190,7 +190,7 @@ impl<'a> ConversationTurn<'a> {
         let parts = PromptParts { system: &system, tools: &specs, agent: agent.context() };
         let context = contexts.load(session, last, origin, parts, self.state.progress.context.as_ref())?;
         self.state.is_read_by_others = context.is_read_by_others;
-        let with_memory = context.memory.in_prompt(system.clone());
+        let with_memory = contexts.system_texts.add_memory(system.clone(), &context.memory);
         if let Some(script) = &script {
             let SystemText { hash, text: system, .. } = with_memory;
             let prompt = RecordedPrompt {

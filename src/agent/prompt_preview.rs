@@ -105,7 +105,7 @@ impl TurnRunner {
         let written = user_text(rows, &self.timezone);
         let mut text = agent.message_text(&written, &contexts.store, &context, rows)?.unwrap_or(written);
         text.push_str(&relevant_memories(&contexts.memory, rows, &context).await);
-        let with_memory = context.memory.in_prompt(system.clone());
+        let with_memory = contexts.system_texts.add_memory(system.clone(), &context.memory);
         let mut conversation = context.messages;
         conversation.push(ChatMessage::user(text).into());
         let model = CapturingModel { chain: &chain, request: Mutex::default() };

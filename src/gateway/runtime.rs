@@ -37,7 +37,7 @@ use crate::session::commands::{CommandContext, CommandHandler};
 use crate::session::lanes::ConcurrencyLimits;
 use crate::skills::{BUILT_IN_SKILLS, LOAD_SKILL, SkillCatalog, SkillHost, SkillPins, SkillSource, SkillTool};
 use crate::tools::{self, Processes, Tool, ToolDeps, ToolExecutor, ToolResultCache, ToolsConfig, canonical_name};
-use crate::turn::context::conversation_context::{ContextBuilder, ContextSettings};
+use crate::turn::context::conversation_context::{ContextBuilder, ContextSettings, SystemTextCache};
 use crate::turn::context::images::ImageLoader;
 use crate::turn::context::system_prompt::{PromptSkills, SystemPrompt};
 use crate::turn::context::window::HistoryCache;
@@ -223,6 +223,7 @@ impl Runtime {
                 models: commands.models.clone(),
                 tokens: Arc::new(TokenBudget::new(commands.context.store.clone())),
                 system: system.with_context(|| unopened(workspace))?,
+                system_texts: SystemTextCache::default(),
                 history: HistoryCache::default(),
                 settings: ContextSettings {
                     model: agent.model.clone(),

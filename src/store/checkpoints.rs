@@ -140,11 +140,10 @@ pub fn find_turn_in_session(connection: &Connection, session: &str, wanted: &str
     }
     // A text that cannot be an id can only be a name, and the session has no such name.
     let beginning = id_prefix(wanted).map_err(|_| CheckpointError::Unknown(wanted.to_owned()))?;
-    let found = turns(
-        connection,
-        "SELECT DISTINCT turn FROM messages WHERE session = ?1 AND turn >= ?2 AND turn < ?2 || 'g' LIMIT 4",
-        &[&session, &beginning],
-    )?;
+    // The query names the index: otherwise SQLite would read every message of the session.
+    let with_prefix = "SELECT DISTINCT turn FROM messages INDEXED BY messages_turn
+        WHERE session = ?1 AND turn >= ?2 AND turn < ?2 || 'g' LIMIT 4";
+    let found = turns(connection, with_prefix, &[&session, &beginning])?;
     single_turn(wanted, &found)
 }
 

@@ -1,4 +1,4 @@
--- user_version 33
+-- user_version 34
 
 -- index approvals_pending on approvals
 CREATE INDEX approvals_pending ON approvals (expires_at) WHERE state = 'pending'
@@ -67,7 +67,7 @@ CREATE INDEX message_vectors_hash ON "message_vectors" (hash)
 CREATE INDEX message_vectors_place ON "message_vectors" (place)
 
 -- index messages_turn on messages
-CREATE INDEX messages_turn ON messages (session, turn)
+CREATE INDEX messages_turn ON messages (turn)
 
 -- index notes_age on notes
 CREATE INDEX notes_age ON notes (channel, kind, updated_at)

@@ -6,6 +6,8 @@ use std::sync::Arc;
 use daoyou_channels::settings::size;
 use daoyou_channels::text::hex;
 use daoyou_channels::{SessionKey, TurnSettings};
+use moka::policy::EvictionPolicy;
+use moka::sync::Cache;
 use sha2::{Digest, Sha256};
 
 use super::private_memory;
@@ -23,6 +25,9 @@ use crate::store::session_memory::{self, SessionMemory};
 use crate::store::{Connection, Durability, Store, StoreError, forgetting, memories};
 use crate::turn::progress::ContextStep;
 use crate::turn::token_budget::{self, RequestParts, TokenBudget};
+
+/// The maximum memory for the kept system prompts, in bytes.
+const SYSTEM_TEXT_CAPACITY: u64 = 4 << 20;
 
 /// The context of a turn.
 pub struct ConversationContext {
@@ -95,15 +100,31 @@ impl PromptMemory {
         let known = self.snapshot.as_ref().map_or(0, |snapshot| estimate_tokens(&snapshot.text));
         known + self.summary.as_ref().map_or(0, |(_, text)| estimate_tokens(text))
     }
+}
 
+/// The most recently used system prompts with memory, which most turns of a session share. The key is the hash of the prompt without
+/// memory, the text of the snapshot, and the summary.
+pub struct SystemTextCache(Cache<(Arc<str>, String, String), SystemText>);
+
+impl Default for SystemTextCache {
+    fn default() -> Self {
+        let texts = Cache::builder().max_capacity(SYSTEM_TEXT_CAPACITY).eviction_policy(EvictionPolicy::lru());
+        // A text is kept in its JSON form as well, and the key repeats a part of it.
+        let bytes = |_: &_, system: &SystemText| u32::try_from(system.text.len() * 3).unwrap_or(u32::MAX);
+        Self(texts.weigher(bytes).build())
+    }
+}
+
+impl SystemTextCache {
     /// Returns the system prompt `system` with this memory added.
-    pub fn in_prompt(&self, system: SystemText) -> SystemText {
-        let known = self.snapshot.as_ref().map_or("", |snapshot| snapshot.text.as_str());
-        let summary = self.summary.as_ref().map_or("", |(_, text)| text.as_str());
+    pub fn add_memory(&self, system: SystemText, memory: &PromptMemory) -> SystemText {
+        let known = memory.snapshot.as_ref().map_or("", |snapshot| snapshot.text.as_str());
+        let summary = memory.summary.as_ref().map_or("", |(_, text)| text.as_str());
         if known.is_empty() && summary.is_empty() {
             return system;
         }
-        SystemText::new(with_memory(&system.text, known, summary))
+        let key = (system.hash.clone(), known.to_owned(), summary.to_owned());
+        self.0.get_with(key, || SystemText::new(with_memory(&system.text, known, summary)))
     }
 }
 
@@ -169,6 +190,7 @@ pub struct ContextBuilder {
     pub models: Arc<Models>,
     pub tokens: Arc<TokenBudget>,
     pub system: SystemPrompt,
+    pub system_texts: SystemTextCache,
     pub history: HistoryCache,
     pub settings: ContextSettings,
 }
@@ -381,6 +403,30 @@ fn hash_of(owner: &str, text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_system_prompt_with_memory_is_composed_once() {
+        let cache = SystemTextCache::default();
+        let system =
+            SystemText { tools: ["recall".to_owned()].into(), ..SystemText::new("You are daoyou.".to_owned()) };
+        let memory = |known: &str, summary: &str| PromptMemory {
+            snapshot: Some(MemorySnapshot::new("owner", known.to_owned())),
+            summary: (!summary.is_empty()).then(|| (1, summary.to_owned())),
+        };
+        let text = |known: &str, summary: &str| cache.add_memory(system.clone(), &memory(known, summary));
+        assert_eq!(text("", "").tools, system.tools, "without memory it stays the same");
+        let [first, again] = [text("- a cat", "a talk"), text("- a cat", "a talk")];
+        assert!(Arc::ptr_eq(&first.hash, &again.hash));
+        assert!(
+            first.text.starts_with(&*system.text) && first.text.contains("- a cat") && first.text.contains("a talk")
+        );
+        for (known, summary) in [("- a dog", "a talk"), ("- a cat", "another"), ("- a cat", ""), ("", "a talk")] {
+            let other = text(known, summary);
+            assert!(other.text.contains(known) && other.text.contains(summary) && other.hash != first.hash);
+        }
+        let other = cache.add_memory(SystemText::new("You are a coder.".to_owned()), &memory("- a cat", "a talk"));
+        assert!(other.text.starts_with("You are a coder."));
+    }
 
     #[tokio::test]
     async fn a_snapshot_is_not_kept_if_something_was_forgotten_since() {
