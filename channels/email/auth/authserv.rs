@@ -268,8 +268,8 @@ mod tests {
         const NONE: (&str, &str) = (AR, "mx.here; dmarc=none header.from=example.org");
         const OTHER: (&str, &str) = (AR, "mx.there; dmarc=pass header.from=example.org");
         const SUBJECT: (&str, &str) = ("subject", "x");
-        type Place<'a> = (&'a str, &'a [(&'a str, &'a str)], Option<u32>);
-        let table: &[Place<'_>] = &[
+        type HeaderCase<'a> = (&'a str, &'a [(&'a str, &'a str)], Option<u32>);
+        let table: &[HeaderCase<'_>] = &[
             ("above all", &[PASS, BY_MX], Some(0)),
             ("above all, with local delivery", &[BY_LMTP, BY_LMTP, PASS, BY_MX], Some(0)),
             ("below the server's own", &[BY_MX, SUBJECT, PASS, BY_MX], Some(1)),
