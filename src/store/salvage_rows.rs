@@ -138,7 +138,10 @@ pub fn recover_rows(source: &Connection, target: &Path, is_doubtful: bool) -> Re
     repair_sessions(&fresh)?;
     // Causes a rebuild of the search index from the recovered rows.
     meta::set(&fresh, meta::INDEX_VERSION, "")?;
-    taken.incomplete_turns = end_incomplete_turns(&fresh, &cut, is_doubtful)?;
+    // A lost step may be the last one of any turn, whose other steps then look complete.
+    let steps = taken.tables.iter().find(|(name, _)| name == "turn_steps");
+    let lacks_steps = steps.is_none_or(|(_, steps)| steps.invalid > 0 || steps.has_holes && steps.rows == 0);
+    taken.incomplete_turns = end_incomplete_turns(&fresh, &cut, is_doubtful || lacks_steps)?;
     fresh.commit()?;
     Ok(taken)
 }

@@ -298,6 +298,33 @@ fn a_missing_table_counts_as_a_hole() {
     }
 }
 
+/// A running turn whose last step is lost must not repeat its call, although the steps before it form a chain.
+#[test]
+fn a_turn_without_its_last_step_does_not_continue() {
+    let folder = tempfile::tempdir().unwrap();
+    let turn = Uuid::now_v7();
+    for (damage, ends) in [
+        ("", false),
+        ("UPDATE turn_steps SET body = x'ff' WHERE seq = 1", true),
+        ("UPDATE turn_steps SET body = x'ff'", true),
+        ("DROP TABLE turn_steps", true),
+        ("DROP TABLE turn_steps; PRAGMA user_version = 30", true),
+    ] {
+        let [from, to] = ["source.db", "target.db"].map(|name| folder.path().join(name));
+        for path in [&from, &to] {
+            File::create(path).unwrap();
+        }
+        let source = salvage_rows::create_fresh(&from).unwrap();
+        inbox::insert(&source, &inbox::NewInboxRow::sample(turn, "s")).unwrap();
+        inbox::mark_running(&source, 1).unwrap();
+        turn_steps::append_all(&source, turn, [("response", "{}"), ("tool_started", "{}")]).unwrap();
+        source.execute_batch(damage).unwrap();
+        salvage_rows::recover_rows(&source, &to, false).unwrap();
+        let steps = turn_steps::of_turn(&Connection::open(&to).unwrap(), turn).unwrap();
+        assert_eq!(!turn_steps::chain_holds(&steps), ends, "{damage:?}: {steps:?}");
+    }
+}
+
 /// A damaged database of an earlier format keeps the rows of the tables and columns that have another name now.
 #[test]
 fn rows_under_names_of_an_earlier_format_are_recovered() {
